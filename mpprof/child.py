@@ -21,7 +21,7 @@ _ROOT = str(Path(__file__).resolve().parents[1])
 
 
 def command(*arguments: str, python: str | None = None) -> list[str]:
-    """Return how a Python is called that does not look for modules in the current directory."""
+    """Return the command of a Python that does not look for modules in the current directory."""
     return [python or sys.executable, "-P", *arguments]
 
 

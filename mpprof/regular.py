@@ -32,9 +32,9 @@ def _regular(handle: int, path: Path) -> BinaryIO:
 def open_below(root: Path, path: Path) -> BinaryIO | None:
     """Open a regular file that lies below a directory; None where it leads out of it.
 
-    Links within the directory are followed. What becomes a link between that and the opening is not: each
-    part of the way is opened in the one before it, and none of them may be a link by then. (Windows cannot do
-    so.) Raises as `open_regular`.
+    Links within the directory are followed. A part that becomes a link before it is opened is refused: each
+    part of the path is opened within the one before it, and may not be a link then. (Windows cannot do that.)
+    Raises as `open_regular`.
     """
     top, real = root.resolve(), path.resolve()
     if not real.is_relative_to(top):

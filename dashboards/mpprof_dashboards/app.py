@@ -15,6 +15,7 @@ import plotly.io
 from dash import ClientsideFunction, Input, Output, State, dcc, html
 from dash.exceptions import DependencyException, PreventUpdate
 
+from mpprof._version import __version__
 from mpprof.errors import MpprofError
 from mpprof.model.source import RunEntry, RunSource
 from mpprof.report import markdown, words
@@ -37,7 +38,7 @@ _ASSETS = Path(__file__).parent / "assets"
 # page: chromium asks for an icon's file again at each change of the address, and a remedy's switch is one.
 _ICON = "data:image/svg+xml," + quote((_ASSETS / "icon.svg").read_text(encoding="utf-8").strip())
 _INDEX = """<!DOCTYPE html>
-<html lang="en" data-base="BASE">
+<html lang="en" data-base="BASE" data-version="VERSION">
 <head>
 {%metas%}
 <title>{%title%}</title>
@@ -66,7 +67,7 @@ def create_app(source: RunSource, reach: Reach | None = None) -> dash.Dash:
         assets_ignore=r"scheme\.js",
         suppress_callback_exceptions=True,
         serve_locally=True,
-        index_string=_INDEX.replace("BASE", reach.prefix),
+        index_string=_INDEX.replace("BASE", reach.prefix).replace("VERSION", __version__),
         requests_pathname_prefix=reach.base_path,
         routes_pathname_prefix="/",
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
@@ -150,7 +151,7 @@ def _share() -> html.Details:
 _KEYS = (
     ("?", "these keys"), ("j k", "next cause, previous cause"), ("[ ]", "previous run, next run"),
     ("/", "search, or the first filter"), ("w s + -", "zoom the timeline"), ("a d ← →", "move the timeline"),
-    ("n p", "next kernel, previous kernel"),
+    ("n p", "next kernel, previous kernel"), ("m", "set a mark; a second measures between"),
     ("Home 0", "the whole step"), ("Esc", "close, or clear the selection"),
 )  # fmt: skip
 
@@ -201,6 +202,9 @@ def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reac
         ClientsideFunction("mpprof", "choose"), Input("run", "value"), Input("baseline", "value"),
         State("run", "data"), State("shown", "data"),
     )  # fmt: skip
+    app.clientside_callback(
+        ClientsideFunction("mpprof", "named"), Input("nav", "children"), Input("shown", "data")
+    )
     app.clientside_callback(
         ClientsideFunction("mpprof", "follow"), Output("run", "value", allow_duplicate=True),
         Output("baseline", "value", allow_duplicate=True), Output("shown", "data", allow_duplicate=True),
@@ -421,7 +425,7 @@ def _html_file(source: RunSource) -> flask.Response:
         text = run_html(source, context.run, context.choice.baseline, step=step, redact=redact)
     except MpprofError as error:
         return routes.refusal(error)
-    return routes.saved_as("mpprof-report.html", flask.Response(text, mimetype="text/html"))
+    return routes.saved_as("html", context.run, flask.Response(text, mimetype="text/html"))
 
 
 def _markdown(source: RunSource) -> flask.Response:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dash import dcc, html
 
+from mpprof._version import __version__
 from mpprof.errors import MpprofError
 from mpprof.model.steps import StepTable
 from mpprof.report.to_json import to_json
@@ -109,16 +111,21 @@ def _file(parts: list[Any], title: str, id: str, document: Report | ComparedRuns
             '<html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{render(title)}</title>",
+            f"<title>{render(f'{title} · {_made()}')}</title>",
             f"<style>{_style(body)}</style>",
             '</head><body class="mp-export"><main class="mp-page">',
             body,
+            f'<footer class="mp-footer">{render(f"mpprof {_made()}")}</footer>',
             "</main>",
             f"<script>{_SWITCHES.read_text(encoding='utf-8')}</script>",
             f'<script type="application/json" id="{id}">{_json(document)}</script>',
             "</body></html>\n",
         )
     )
+
+
+def _made() -> str:
+    return f"{__version__} · {date.today().isoformat()}"
 
 
 def _without_graphs(part: Any) -> Any:

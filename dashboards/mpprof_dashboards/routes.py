@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from datetime import date
 from functools import partial
 from time import time_ns
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import dash
 import flask
 
+from mpprof._version import __version__
 from mpprof.errors import MpprofError, NotFoundError
 from mpprof.model.source import RunSource
 from mpprof.report import json as documents
@@ -110,7 +113,7 @@ _DOCUMENTS: dict[str, Ask] = {
 
 
 def _trace_file(source: RunSource) -> flask.Response:
-    return saved_as("mpprof-trace.json", _answer(_chrome_trace, source))
+    return saved_as("json", _run_of(flask.request.args), _answer(_chrome_trace, source))
 
 
 def _rows_file(source: RunSource) -> flask.Response:
@@ -118,11 +121,18 @@ def _rows_file(source: RunSource) -> flask.Response:
         text = rows.to_csv(*_rows_of(source, flask.request.args))
     except MpprofError as error:
         return refusal(error)
-    return saved_as("mpprof-rows.csv", flask.Response(text, mimetype="text/csv"))
+    return saved_as("csv", _run_of(flask.request.args), flask.Response(text, mimetype="text/csv"))
 
 
-def saved_as(name: str, response: flask.Response) -> flask.Response:
-    """Return the response as one that a browser saves under this name."""
+def _run_of(asked: Query) -> str:
+    return asked.get("run", "")
+
+
+def saved_as(kind: str, run: str, response: flask.Response) -> flask.Response:
+    """Return the response as one that a browser saves under a name that says of which run it is, by which
+    version, and of which day."""
+    named = re.sub(r"[^A-Za-z0-9._-]+", "-", run)[-80:].strip("-.")
+    name = f"mpprof-{__version__}-{named}-{date.today().isoformat()}.{kind}"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

@@ -18,8 +18,7 @@ _ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
 class Reach:
     """From where a page may be reached, beyond this machine: the address that it is bound to, the path that a
     proxy puts before its own (begins and ends with a slash), further names in the Host header, and the
-    origins that may show it in a frame. The defaults are closed. Raises UsageError for what is none of
-    these."""
+    origins that may show it in a frame. The defaults are closed. Raises UsageError for anything else."""
 
     host: str = "127.0.0.1"
     base_path: str = "/"

@@ -133,7 +133,7 @@ def _at_batch(model: Any, batch: Sequence[Any]) -> tuple[AuditNote, ...]:
 
 def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[tuple[AuditMemory, ...], str | None]:
     """Return what the model is estimated to take in float32, in 16 bits and under its own policy; none where
-    that cannot be told, and why."""
+    it cannot be estimated, and why."""
     if report.batch_size is None:
         return (), None
     card = _named(gpu) if gpu else _here(run)

@@ -84,8 +84,8 @@ def _landmarks(placed: Placed, account: Account, run: Run) -> communication.Land
 
 
 def _account_of(host: HostTrace, run: Run, trace: Path, account: Account) -> Host:
-    """Return the host's account in short, without cells: of many hosts, the cells of every device would be
-    held."""
+    """Return the host's account in short, without cells: with many hosts, the cells of every device would
+    fill memory."""
     devices = (account.profiled or account.main, *account.devices[1:])
     steps = run.workers.get(host.worker) if host.worker else run.steps if host.worker == 0 else None
     summary = stepping.summarise(steps, run.facts)

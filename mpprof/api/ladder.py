@@ -93,8 +93,7 @@ def _promises(earlier: Diagnosis, later: Diagnosis, start: Analysis, end: Analys
 
 
 def _windows(start: Analysis, end: Analysis) -> WindowsOfTwo | None:
-    """Return the whole windows of both runs, also of a run that has steps, where not both runs have them, or
-    what they have is not comparable."""
+    """Return the whole windows of both runs if not both have steps, or if their steps are not comparable."""
     both = start.account is not None and end.account is not None
     if both and comparability.not_steps(side(start), side(end)) is None:
         return None
@@ -116,7 +115,7 @@ def _learning(start: Analysis, end: Analysis, speedup: Speedup | None) -> Learni
 
 
 def _doubts(start: Analysis, end: Analysis, matching: Matching | None) -> tuple[str, ...]:
-    """Return what makes the parts of two runs hard to compare, whatever their records say."""
+    """Return what makes the parts of two runs hard to compare, independent of their records."""
     said = [
         f"profiling changed {mine.run.name}: its parts are those of a profiled step, which takes "
         f"{format_ns(mine.account.window_ns)} instead of {format_ns(mine.account.unprofiled_ns)}"

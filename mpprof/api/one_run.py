@@ -32,7 +32,8 @@ def shown_look(run: Run) -> ShownLook | None:
 
 
 class TableMethods(ABC):
-    """The tables of a run by name, from one way to make any of them. `in_steps`: over the whole steps of the
+    """The tables of a run by name, all from one method that a subclass provides. `in_steps`: over the whole
+    steps of the
     trace alone, where it has any; else over the whole trace."""
 
     def kernels(self, run: str, *, in_steps: bool = False) -> list[KernelRow]:
@@ -81,7 +82,7 @@ class OneRun(TableMethods):
 
     @property
     def ids(self) -> tuple[str, str | None]:
-        """What the run and its baseline go by here."""
+        """The names of the run and its baseline here."""
         return RUN, BASELINE if BASELINE in self._of else None
 
     def report(self, run: str, baseline: str | None = None) -> Report:

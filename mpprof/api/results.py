@@ -85,13 +85,14 @@ class Run(recorded.Run):
         hardware: samples of GPUs and CPU, in columns; None where none were recorded.
         spans: when fits and epochs began and ended, and what callbacks, input and compiling took; None
             without a step log.
-        looks: what looks at the numbers by layer found, in their order; empty where there was none.
+        looks: results of the looks at the numbers by layer, in their order; empty where there was none.
         tried: what `mpprof try --remedies` has tried, in its order; empty where it has tried nothing.
         workers: step logs of the workers after the first, by number; empty for a single worker.
         traces: paths of its traces, oldest first; the last is analysed. Empty where there is none.
         hosts: the last trace of each host, the run's own first; empty for a run on one host.
         step_range: the ranges that `load` was given to take as steps; None where none were named.
         finished: whether the records hold the end of the training; True where there is no step log.
+        stopped: whether a judged run had been silent for 15 s without that end: killed, or its machine.
         warnings: sentences on what is damaged or missing in the records; empty where nothing is.
     """
 
@@ -135,8 +136,8 @@ class Diagnosis(finding.Diagnosis):
         run: the run that was judged.
         answer: what the report says first: a figure, a sentence, why, and what to do.
         verdict: the answer's sentence.
-        cause: the code of the answer's cause; None where nothing leads.
-        explanation: the sentences behind the answer's.
+        cause: the code of the answer's cause; None without a main cause.
+        explanation: the sentences that follow the answer's.
         findings: the causes that were found, in the order in which to remedy them.
         clear: codes of the causes that were looked for and are not there.
         not_applicable: causes that a run of this kind cannot have, with the reason.

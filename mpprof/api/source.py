@@ -28,7 +28,7 @@ from mpprof.report.runs.journal import Journal, signature_of
 from mpprof.runs import hosts, watching
 from mpprof.runs.loading import Place, closed_beside, lone_beside
 from mpprof.runs.run_entries import entry_of, why_no_trace
-from mpprof.runs.state import state_of
+from mpprof.runs.state import has_stopped, state_of
 from mpprof.shared_results import SharedResults
 from mpprof.store import ladder
 
@@ -88,8 +88,8 @@ class _Analysed:
 class LogDirectory(TableMethods):
     """Implements model.source.RunSource over everything under `path`.
 
-    Safe to use from several threads: a request for what was read already does not wait. What was read is kept
-    until the files' sizes or times change. `refresh` brings `path` up to date where it is the copy of a
+    Safe to use from several threads: a request for something already read does not wait. What was read is
+    kept until the files' sizes or times change. `refresh` brings `path` up to date where it is the copy of a
     directory elsewhere. `step_range` as for `workflows.load`. `ignore`: findings to show as dismissed, reason
     by code. `survey`: the file of rows that a survey has kept (`--resume`). Raises UsageError for one that
     cannot be used.
@@ -153,7 +153,7 @@ class LogDirectory(TableMethods):
     def report(self, run: str, baseline: str | None = None) -> Report:
         """Return the `mpprof.report/1` document of a run, against a baseline run where one is named.
 
-        It is kept until a file of either changes, and given to all who ask: nobody may change it."""
+        It is kept until a file of either changes, and shared by all callers, who must not change it."""
         baseline = baseline if baseline != run else None
 
         def make() -> Report:
@@ -162,7 +162,8 @@ class LogDirectory(TableMethods):
             document = documents.report(workflows.judge(mine, against, dismissed=self._ignore))
             return dismissals.applied(document, self._ignore)
 
-        return self._reports.get((run, baseline), self.version(run, baseline), make)
+        stopped = has_stopped(self._run(run), now_unix_ns=time_ns())  # which no file changes for
+        return self._reports.get((run, baseline), f"{self.version(run, baseline)} {stopped}", make)
 
     def surveyed(self, run: str, baseline: str | None = None) -> SurveyRow | None:
         """Return the row that a survey has kept of the run against this baseline; None where there is none,
@@ -250,8 +251,8 @@ class LogDirectory(TableMethods):
         return dismissals.applied_to_comparison(document, self._ignore)
 
     def _scan(self, within_s: float = 0.0) -> dict[str, tuple[Signature, Run | MpprofError]]:
-        """Read what is new or changed, and forget what is gone. Nothing is looked at again `within_s` of the
-        last time: one answer asks several times, and hundreds of runs are thousands of files."""
+        """Read what is new or changed, and forget what is gone. Files are not looked at again within
+        `within_s` seconds: one answer asks several times, and hundreds of runs are thousands of files."""
         begun_s = getattr(self._answer, "begun_s", float("inf"))
         if self._scanned_s >= begun_s or monotonic() - self._scanned_s < within_s:
             return self._runs
@@ -335,7 +336,7 @@ def _attempt(read: Callable[[], _T]) -> _T | MpprofError:
 
 
 def _sayable(name: str) -> str:
-    """Return a name that can be written into a link: bytes of a path that are no UTF-8 are written out."""
+    """Return a name that can be written into a link: bytes of a path that are not UTF-8 are written out."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 

@@ -45,11 +45,11 @@ def survey(
         progress: called after each run with three counts: runs done, runs in all, and runs that could not be
             read.
 
-    A 16-bit run is compared with the float32 run among those given that the page compares it with, too.
-    Returns a table of `SurveyRow`, the largest `lost_gpu_hours_per_day` first. Then come rows that rest on a
-    single profiled step, whose loss is an upper bound, then rows with no known loss, and last the runs that
-    could not be read. A run that fails, crashes its process or takes too long is a row with its `problem`.
-    Raises `NotFoundError` where a path holds no run.
+    A 16-bit run is compared with the same float32 run as on the page, if it is among those given. Returns a
+    table of `SurveyRow`, the largest `lost_gpu_hours_per_day` first. Then come rows that rest on a single
+    profiled step, whose loss is an upper bound, then rows with no known loss, and last the runs that could
+    not be read. A run that fails, crashes its process or takes too long is a row with its `problem`. Raises
+    `NotFoundError` where a path holds no run.
     """
     given = [path for each in paths for path in (each if isinstance(each, list | tuple) else [each])]
     wanted = tasks([loading.as_path(path) for path in given])
@@ -86,8 +86,8 @@ _HAS_AFFINITY = hasattr(os, "sched_getaffinity")
 
 
 def ranked(rows: Iterable[SurveyRow]) -> list[SurveyRow]:
-    """Return the rows, those that lose most first; then those with what a single profiled step makes
-    possible, which is less certain; then what is not known, and last what could not be read."""
+    """Return the rows, those that lose most first; then those with an upper bound from a single profiled
+    step; then those with no known loss, and last the runs that could not be read."""
 
     def rank(row: SurveyRow) -> tuple[bool, bool, bool, float, str]:
         lost = row["lost_gpu_hours_per_day"]

@@ -1,4 +1,4 @@
-"""One run of a survey: what is asked of it, and the row that answers."""
+"""One run of a survey: the task, and the row that answers it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Task:
 
 
 def row_of(task: Task) -> SurveyRow:
-    """Analyse one run. Whatever goes wrong is the row's `problem`; of a run whose trace cannot be read the
-    rest of the row is what its records say."""
+    """Analyse one run. Whatever goes wrong is the row's `problem`; if the trace cannot be read, the rest of
+    the row comes from the records."""
     try:
         run = loading.load_at(Path(task.root))
         baseline = _baseline(task.baseline) if task.baseline is not None else None

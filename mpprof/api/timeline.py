@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_WIDE = 4000
 """Pixels: wider windows are merged as if they were so wide."""
+NAMED_PIXELS = 24
+"""An event of the host that is narrower has no room for a name."""
 _MOST_NS = 1 << 60
 
 
@@ -76,6 +78,7 @@ def window(
     colours, searched = _colouring(known, colour), _searched(known, search)
     views = [lanes_.view(lane, begin, end, width, colours, searched) for lane in lanes.lanes]
     names: dict[int, int] = {}
+    least_ns = NAMED_PIXELS * (end - begin) / width
     made: shown.Timeline = {
         "steps": [
             {"number": number if number >= 0 else None, "start_ns": start - origin, "end_ns": end_ - origin}
@@ -90,7 +93,17 @@ def window(
         "to_ns": end - origin,
         "colour": colour if colours else "placement",
         "keys": [*lanes_.KEYS, *(colours.keys if colours else ())],
-        "lanes": [_lane(view, known.trace, origin, names, tell=searched is not None) for view in views],
+        "lanes": [
+            _lane(
+                view,
+                known.trace,
+                origin,
+                names,
+                lanes_.calls(known.trace, lane, lanes.shift_ns, begin, end, least_ns),
+                tell=searched is not None,
+            )
+            for view, lane in zip(views, lanes.lanes, strict=True)
+        ],
         "names": [known.trace.strings[row] for row in names],
         "waits": [
             {
@@ -143,7 +156,13 @@ def _searched(known: Timeline, search: str) -> Bool | None:
 
 
 def _lane(
-    view: lanes_.Shown, trace: Trace, origin: int, names: dict[int, int], *, tell: bool
+    view: lanes_.Shown,
+    trace: Trace,
+    origin: int,
+    names: dict[int, int],
+    calls: lanes_.Calls,
+    *,
+    tell: bool,
 ) -> TimelineLane:
     name = np.where(view.row >= 0, trace.kernels.name[view.row], -1) if len(trace.kernels) else view.row
     made: TimelineLane = {
@@ -158,14 +177,25 @@ def _lane(
     }
     if tell:
         made["found"] = view.found.tolist()
+    if view.mixed:
+        made["mixed"] = {
+            str(at): [(key, round(share, 3)) for key, share in shares] for at, shares in view.mixed.items()
+        }
+    if len(calls.start_ns):
+        made["calls"] = {
+            "start_ns": (calls.start_ns - origin).tolist(),
+            "length_ns": (calls.end_ns - calls.start_ns).tolist(),
+            "label": [names.setdefault(row, len(names)) for row in calls.name.tolist()],
+            "depth": calls.depth.tolist(),
+        }
     return made
 
 
 def next_kernel(
     known: Timeline, *, row: int | None, from_ns: int, search: str, back: bool
 ) -> KernelDetails | None:
-    """Return the kernel after (`back`: before) `row`, or the time `from_ns` where that is None, of those that
-    `search` finds; after the last comes the first."""
+    """Return the next kernel that `search` finds after (`back`: before) `row`, or after the time `from_ns`
+    where that is None; after the last comes the first."""
     rows, searched = known.work, _searched(known, search)
     if searched is not None:
         rows = rows[searched[rows]]

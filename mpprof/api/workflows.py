@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Literal
 
 from mpprof import traces
@@ -35,7 +36,7 @@ from mpprof.model.hosts import Collective, Hosts
 from mpprof.model.kernels import Placements
 from mpprof.model.memory import MemoryAccount, Program
 from mpprof.model.quantities import format_count
-from mpprof.model.run import Run
+from mpprof.model.run import NO_END, Run
 from mpprof.model.trace import NamedRanges, Trace
 from mpprof.runs.loading import (
     Given,
@@ -48,6 +49,7 @@ from mpprof.runs.loading import (
     runs,
     why_no_trace_in,
 )
+from mpprof.runs.state import has_stopped
 
 if TYPE_CHECKING:
     from mpprof.analysis.comparison.bounds import Proof
@@ -83,8 +85,8 @@ class Analysis(Case):
 def analyse(run: Run, *, strict: bool = False) -> Analysis:
     """Read the run's latest trace, if it has one, and compute everything that needs no baseline.
 
-    A trace that cannot be read is a problem stated in the result where records remain to be judged, and
-    raises UnreadableError where nothing does, or where `strict` is set.
+    If a trace cannot be read, the result states this problem and the records are judged; without records, or
+    if `strict` is set, it raises UnreadableError.
     """
     steps = stepping.summarise(run.steps, run.facts, spans=run.spans, finished=run.finished)
     if steps is not None and run.steps is not None and run.workers:
@@ -135,7 +137,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
 
 
 def _placed(trace: Trace, run: Run, counted: placement.Counters) -> tuple[Placements, attribution.Ownership]:
-    """Return where each kernel ran, and whose op it is."""
+    """Return where each kernel ran, and the layer and phase of its op."""
     placements = placement.place(trace, counted)
     ownership = attribution.attribute(trace, run.model)
     placements = placement.by_layers(trace, placements, ownership)
@@ -212,7 +214,7 @@ def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Count
 def _tensor_core(
     account: Account | None, trace: Trace, placements: Placements, matrix_units: bool | None
 ) -> TensorCoreShare | None:
-    """Return the Tensor Core share of the steps, or of the whole window, whichever the account is of; None
+    """Return the Tensor Core share of what the account covers: the steps, or the whole window; None
     without work."""
     if account is None:
         return None
@@ -236,8 +238,8 @@ def _read(run: Run, strict: bool) -> tuple[Trace | None, str | None]:
 
 
 def _trace(path: Path, strict: bool) -> Trace:
-    """Read afresh, or from the cache where the format is slow to parse. Damage must be met to be refused,
-    so nothing is cached where `strict` is set."""
+    """Read afresh, or from the cache where the format is slow to parse. `strict` must see damage to refuse
+    it, so it does not use the cache."""
     if strict or not traces.is_slow(path):
         return traces.read(path, strict=strict)
     from mpprof.traces.cache import entries
@@ -319,8 +321,11 @@ def _diagnosis(
 ) -> Diagnosis:
     """Return what was computed of a run with what the rules say of it, before it is put into sentences."""
     measured = mine.account or mine.window
+    run = replace(mine.run, stopped=has_stopped(mine.run, now_unix_ns=time_ns()))
+    # That there is no end of a run that stopped, the answer says.
+    ended = (said for said in _warnings(mine) if not (run.stopped and said.startswith(NO_END)))
     return Diagnosis(
-        run=mine.run,
+        run=run,
         steps=mine.steps,
         account=mine.account,
         tensor_core=mine.tensor_core,
@@ -331,7 +336,7 @@ def _diagnosis(
         unable=judgement.unable,
         clear=judgement.clear,
         not_applicable=judgement.not_applicable,
-        warnings=(*_warnings(mine), *judgement.warnings),
+        warnings=(*ended, *judgement.warnings),
         absent=_absent(mine, held, proof),
         device=_main_device(mine),
         computes=mine.computes,
@@ -350,7 +355,7 @@ def _diagnosis(
 
 
 def _warnings(mine: Analysis) -> tuple[str, ...]:
-    """Return what is to be said of the run, its trace and its steps, whatever the rules say."""
+    """Return the notes on the run, its trace and its steps that do not depend on rules."""
     measured = mine.account or mine.window
     return (
         *mine.run.warnings,
@@ -372,7 +377,7 @@ def _at_peak(trace: Trace, ownership: attribution.Ownership, run: Run) -> Memory
 
 
 def _programs(trace: Trace) -> tuple[Program, ...]:
-    """Return the compiled programs of a trace in which XLA took memory for some."""
+    """Return the compiled programs of a trace that shows memory taken by XLA for some."""
     from mpprof.analysis.memory import assigned
 
     if not (sizes := assigned.sizes_taken(trace)):
@@ -419,7 +424,7 @@ def _has_matrix_units(run: Run, device: DeviceFacts | None) -> bool | None:
 
 
 def signals_of(mine: Analysis) -> Signals:
-    """Return what rules see of a run that is compared with no other."""
+    """Return what rules see of a run without a baseline."""
     return Signals(mine)
 
 
@@ -456,7 +461,7 @@ def _speedup(mine: Analysis, baseline: Analysis | None) -> Speedup | None:
 
 
 def _of_windows(found: Speedup, mine: Analysis, baseline: Analysis) -> Speedup:
-    """Return the speedup with the true reason for what it lacks, where a trace is there and has no steps."""
+    """Return the speedup with the true reason for what it lacks, if there is a trace without steps."""
     names = [each.run.name for each in (baseline, mine) if each.account is None and each.window is not None]
     if not names or found.absent is None:
         return found
@@ -477,7 +482,7 @@ _SAID_ELSEWHERE = ("allocations", "device", "kernels")
 
 
 def _absent(mine: Analysis, memory: MemoryAccount | None, proof: Proof | None) -> dict[str, str]:
-    """Return the reason for each part that a diagnosis lacks. `memory`, `proof`: what it says of either."""
+    """Return the reason for each part that a diagnosis lacks. `memory`, `proof`: those of the diagnosis."""
     absent = (
         mine.run.facts.reasons if mine.run.facts else {"run": "no records of mpprof lie beside the trace"}
     )
@@ -506,7 +511,7 @@ def _why_no_memory(mine: Analysis) -> str:
 
 def announce(root: str | Path) -> str:
     """Return the answer that the callback prints when `fit` ends, on the run of this very directory. It is
-    that of `mpprof report`, or says of how many steps it is."""
+    the same as that of `mpprof report`, or states how many steps it covers."""
     # Only this host: others may still write their traces, and `fit` is not to wait for them.
     run = replace(load_at(Path(root), most_bytes=ANNOUNCED_BYTES), hosts=())
     left_out = stepping.left_out(run.steps) if run.steps is not None else None

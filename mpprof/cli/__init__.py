@@ -70,7 +70,7 @@ def command(name: str) -> Command:
 
 SUMMARY = "Why mixed precision did not give the speedup it promised, and what would."
 TALK = ("demo", "run", "serve", "try", "verify")
-"""Commands that write while they run, or let another program write: no line of progress stands below that."""
+"""Commands that write while they run, or let another program write, and so show no line of progress."""
 
 
 _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")

@@ -21,8 +21,8 @@ from mpprof.own_folder import own_folder
 from mpprof.traces import find, formats
 
 MAX_BYTES = 4 << 30
-"""The unpacked size of all files in a bundle together; what is larger, or more than `limits.UNPACKED_RATIO`
-times the size of the bundle, is not opened."""
+"""The unpacked size of all files in a bundle together; a larger bundle, or one that grows more than
+`limits.UNPACKED_RATIO` times, is not opened."""
 MOST_MEMBERS, MOST_TRACES, DEEPEST = 5_000, limits.MOST_WINDOWS, 8
 """Files of a bundle, traces among them, and how many directories one lies in: a run of a thousand workers has
 four thousand, and its own lie three or four levels down."""

@@ -9,7 +9,7 @@ from mpprof.cli import output
 
 SHELLS = ("bash", "zsh", "fish")
 MAY_BE_PATHS = ("MODEL", "PATH", "-- COMMAND")
-"""What stands for a path, and may be something else: a module's function, a command."""
+"""Arguments that stand for a path but may be something else: a module's function, a command."""
 PATHS = {
     "bash": "_mpprof_files",
     "fish": "(__fish_complete_suffix '')",

@@ -257,7 +257,7 @@ def _of_error(args: argparse.Namespace) -> str:
 
 
 _WIDE_TEXTS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-"""By the first two bytes: what PowerShell writes of a program's output."""
+"""By the first two bytes: the encoding in which PowerShell writes a program's output."""
 _BARE = """The message states neither a limit nor what was in use. --card NAME gives the limit; the
 log directory of a run that mpprof's callback recorded shows what filled the memory."""
 _BARE_OF_CARD = """The message does not state what was in use. The log directory of a run that mpprof's

@@ -1,4 +1,4 @@
-"""Where a command's words go: a file that appears whole or not at all, or the terminal as it is."""
+"""Where a command writes its text: to a file, which is complete or absent, or to the terminal."""
 
 from __future__ import annotations
 
@@ -175,7 +175,8 @@ def has_width(args: argparse.Namespace) -> bool:
 
 
 def color(args: argparse.Namespace) -> bool:
-    """Return whether to use colours: only on a terminal that has them, and only where nobody objects."""
+    """Return whether to use colours: only on a terminal that has them, and only if neither an option nor the
+    environment forbids them."""
     return (
         args.output is None
         and sys.stdout is not None

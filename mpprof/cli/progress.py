@@ -15,7 +15,7 @@ from unicodedata import east_asian_width
 from mpprof.report import words
 
 AFTER_S, EACH_S = 1.0, 0.2
-"""What takes less is not spoken of; then the line is drawn again so often."""
+"""Work that takes less time shows no line; after that the line is drawn again at this interval."""
 
 
 class Line:
@@ -80,8 +80,7 @@ _LINE: ContextVar[Line | None] = ContextVar("line", default=None)
 
 @contextmanager
 def shown(*, quiet: bool) -> Iterator[None]:
-    """Show what is being done, as `say` states it, to whoever watches while the context lasts; to nobody
-    where `quiet`."""
+    """Show what is being done, as `say` states it, while the context lasts; nothing if `quiet`."""
     watched = not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     line = Line() if watched else None
     token = _LINE.set(line)
@@ -107,7 +106,7 @@ def clear() -> None:
 
 @dataclass(eq=False, repr=False)
 class Fetching:
-    """Is told of fetches (`remote.progress.Watcher`), from any thread, and shows them on `line`."""
+    """Watches fetches (`remote.progress.Watcher`), from any thread, and shows them on `line`."""
 
     line: Line
     _done: dict[str, tuple[int, int | None]] = field(default_factory=dict)

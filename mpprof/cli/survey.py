@@ -124,7 +124,7 @@ def _write(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
 
 
 class _Told:
-    """Is told after each run how far a survey is, and shows it with the time that is left. Rows that an
+    """Shows after each run how far a survey is, and the time that is left. Rows that an
     earlier survey kept took no time, and tell nothing of what the rest will take."""
 
     def __init__(self, clock_s: Callable[[], float] = monotonic) -> None:

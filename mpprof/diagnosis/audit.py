@@ -120,18 +120,36 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         clear=tuple(code for code in dict.fromkeys(clear) if code not in worst),
         warnings=_warnings(facts) if facts is not None else (),
         set_policy=str(signals.words["set_policy"]),
-        mixed=_mixed(model, fit.policy.own if fit else None),
+        mixed=_mixed(model, fit.policy.own if fit else None, gpu),
         work=work,
         least_ns=expected.least_ns(model.layers, work, gpu, batch) if model and gpu else None,
         pays=has_units,
         policies=_policies(model.layers) if model else (),
         float8=float8.sentence(model.layers) if model else None,
+        custom=_custom(model.layers) if model else (),
     )
 
 
 def _policies(layers: Sequence[LayerFacts]) -> tuple[tuple[str, int], ...]:
     """Return the policies of the layers that multiply with weights and how many have each, most first."""
     return tuple(Counter(_named(layer) for layer in expected.multiplying(layers)).most_common())
+
+
+def _custom(layers: Sequence[LayerFacts]) -> tuple[str, ...]:
+    """Return the layers with weights of their own of a class that is not known, nor derives from a known one:
+    what they multiply cannot be told."""
+    inside = {layer.name: 0 for layer in layers}
+    for layer in layers:
+        outer = layer.name.rpartition("/")[0]
+        if outer in inside:
+            inside[outer] += layer.parameters or 0
+    return tuple(
+        layer.name
+        for layer in layers
+        if layer.module not in (None, "keras", "tf_keras")
+        and layer.base is None
+        and (layer.parameters or 0) > inside[layer.name]
+    )
 
 
 def _named(layer: LayerFacts) -> str:
@@ -159,9 +177,12 @@ def _called(gpu: DeviceFacts) -> str | None:
     return gpu.name or (f"a GPU of {gpu.architecture}" if gpu.architecture else None)
 
 
-def _mixed(model: ModelFacts | None, own: str | None) -> str:
+def _mixed(model: ModelFacts | None, own: str | None, gpu: DeviceFacts | None) -> str:
     """Return the policy to train under: the model's own where that is mixed; of quantised layers the one that
-    they were quantised from, or where that is float32 the one that needs no loss scaling."""
+    they were quantised from, or where that is float32 the one that needs no loss scaling. A TPU has no units
+    for float16."""
+    if gpu is not None and gpu.kind == "tpu":
+        return "mixed_bfloat16"
     quantised = [f.dtype_policy or "" for f in (model.layers if model else ()) if f.quantized]
     if any("_float16" in name for name in (own or "", *quantised)):
         return "mixed_float16"

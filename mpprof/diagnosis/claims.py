@@ -1,6 +1,6 @@
-"""The claim ledger: whose cost a cell of the account is, and what part of the gap that explains.
+"""The claim ledger: which cause a cell of the account is the cost of, and what part of the gap that explains.
 
-No cell is claimed twice, so costs add up; what nobody claims stays visible.
+No cell is claimed twice, so costs add up; unclaimed cells stay visible.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def explain_gap(
     A claim explains part of the slice of its cell's class and layer (or of the class, where the slice names
     no layer), and together the claims explain no more than is lost in the slice: a wait for input of
     10 ms explains 4 ms of the gap if the baseline waited for 6 ms already. A slice below zero (faster than
-    was thought attainable) is explained by nobody and stays in what is unexplained.
+    was thought attainable) is not explained by any cause and stays in the unexplained part.
     """
     if speedup is None or speedup.gap_ns is None or speedup.baseline != "measured":
         return None

@@ -448,8 +448,8 @@ def _settle(
 ) -> tuple[dict[str, tuple[Claim, ...]], dict[str, str]]:
     """Divide the cells among the codes: return (code -> its claims, code -> why it has nothing left to say).
 
-    A rule that loses so many cells that the rest is not worth saying is neither found nor clear: it can be
-    told once the other is remedied. What it did hold goes back to the others.
+    A rule that loses so many cells that the rest is below its limits is neither found nor clear: it can be
+    judged once the other cause is remedied. What it did hold goes back to the others.
     """
     displaced: dict[str, str] = {}
     while True:

@@ -119,8 +119,8 @@ def _nearest(wanted: str) -> list[Rule]:
 
 def _that_speak_of(words: str) -> list[Rule]:
     """Return the rules whose name or page holds one of these words, those with most of them in their name
-    first, then those with most of them on their page, and most often. A word of nearly all pages tells none
-    of them apart."""
+    first, then those with most of them on their page, and most often. A word that is on nearly all pages
+    distinguishes none of them."""
     patterns = [re.compile(rf"\b{re.escape(word)}") for word in re.findall(r"[a-z0-9]{3,}", words)]
     names = {rule.CODE: f"{rule.SLUG} {rule.TITLE} {rule.ABOUT}".lower() for rule in rules.ALL}
     pages = {rule.CODE: page(rule).lower() for rule in rules.ALL}

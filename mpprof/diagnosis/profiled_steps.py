@@ -98,6 +98,15 @@ def unlike(signals: Signals) -> str | None:
     return None
 
 
+def difference(signals: Signals) -> str:
+    """Say in a clause how profiled steps that do not stand for the others differ from them."""
+    if not signals.distorted:
+        return "the profiled steps are shorter than the others"
+    if reason(signals) == "profiler":
+        return "profiling made the profiled steps longer"
+    return "the profiled steps are longer than the others"
+
+
 def around(signals: Signals) -> Around | None:
     """Return the times of the steps beside the window; None where the log or the steps' numbers do not tell
     them."""

@@ -314,7 +314,7 @@ class Signals:
 
     @property
     def not_narrow(self) -> NotApplicable | Unable:
-        """What a rule of 16-bit runs says of one that is not known to be one."""
+        """The answer of a rule for 16-bit runs to a run whose precision is not known."""
         return Unable(self.computes.reason) if self.computes.kind == "unknown" else NOT_IN_16_BITS
 
     @property
@@ -643,7 +643,7 @@ class Signals:
 
     @property
     def one_step(self) -> bool:
-        """All that the trace tells is of a single step, which may not be representative."""
+        """The trace holds a single step, which may not be representative."""
         account = self.case.account
         return account is not None and account.one_step
 

@@ -56,7 +56,8 @@ def _in_unit(ns: float, of_ns: float) -> str:
 
 
 def fit(text: str, most: int = LONGEST) -> str:
-    """Return the text in so many characters: whole, else without its last clauses, else cut after a word."""
+    """Return the text in at most this many characters: whole, else without its last clauses, else cut after a
+    word."""
     for separator in ("; ", ": ", ", "):
         parts = text.split(separator)
         for kept in range(len(parts), 0, -1):

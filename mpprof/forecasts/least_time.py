@@ -33,7 +33,7 @@ LAUNCH_NS = 3800.0
 
 
 def with_launches_ns(ideal_ns: float, kernels: int) -> float:
-    """Return how long so many kernels of that ideal time take at the least, launched one by one."""
+    """Return the least time of this many kernels with this ideal time, launched one by one."""
     return max(ideal_ns + kernels * BETWEEN_KERNELS_NS, kernels * LAUNCH_NS)
 
 
@@ -141,7 +141,7 @@ def _next(uses: Sequence[int], at: int) -> int:
 
 
 def _evict(held: dict[Value, float], next_use: Mapping[Value, int], over: float) -> None:
-    """Take so many bytes out of what is held, of what is used latest first."""
+    """Take this many bytes out of what is held, those used latest first."""
     for value in sorted(held, key=lambda value: -next_use[value]):
         gone = min(over, held[value])
         held[value] -= gone

@@ -1,7 +1,7 @@
 """A card that is not here, described so that XLA compiles for it.
 
 XLA takes a description of the device in place of the device (`GpuTargetConfigProto`, openxla/xla). It checks
-none of its fields: one that is missing ends the process, or gives another program without a word. So every
+none of its fields: one that is missing ends the process, or gives another program without a warning. So every
 field is filled here, from the table of products and from what NVIDIA's programming guide states for each
 compute capability, and a card for which one is not known is refused.
 """

@@ -95,7 +95,8 @@ def speedup(
 
 
 def step_error(family: str) -> float:
-    """Return the error of a family's steps when each is told by other models on its card, as a logarithm."""
+    """Return the error, as a logarithm, of predicting each of a family's steps from other models on its
+    card."""
     return _error(_steps(family, None))
 
 

@@ -22,8 +22,8 @@ def say(text: str) -> None:
 
 
 def report(roots: Sequence[Path], options: Options) -> None:
-    """Print the first screen of the run with the most steps to stderr. A process of its own does so: nothing
-    that a report imports comes into the script's."""
+    """Print the first screen of the run with the most steps to stderr. A separate process does this, so
+    nothing that a report imports enters the script's process."""
     from mpprof.record.end_of_fit import place
     from mpprof.store import formats
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 class Trial(NamedTuple):
     """What `mpprof try` asks of a training beside `Options`.
 
-    `parent`: the process that waits for it, with which it ends; 0: it does not. `answer`: the file to leave
-    what is to be known in. `seconds`: so long the steady steps last at least. `batch`: times the script's own
-    batch. `sets`: names and values. `fit`: the number of the fit to measure, from 1; None: the first that has
+    `parent`: the process that waits for it; it ends when that process ends. 0: it does not. `answer`: the
+    file to leave what is to be known in. `seconds`: how long the steady steps last at least. `batch`: times
+    the script's own batch. `sets`: names and values. `fit`: the number of the fit to measure, from 1; None:
+    the first that has
     enough steps. `profiles`: whether a few of its steps are profiled."""
 
     parent: int
@@ -25,7 +26,8 @@ class Trial(NamedTuple):
 
 
 class Options(NamedTuple):
-    """`logdir`: absolute. `script`: as a user names it. `steps`: end once so many steady steps are recorded.
+    """`logdir`: absolute. `script`: as a user names it. `steps`: end once this many steady steps are
+    recorded.
     `profile`: the steps to profile, first and last. `policy`: a dtype policy in place of the script's own.
     `jit`: whether `compile` asks for XLA; None: as the script does. `quiet`: print no notes. `trial`: it is
     one of several trainings of `mpprof try`. `numerics`: look at the numbers by layer."""

@@ -16,7 +16,7 @@ Given = tuple[tuple[Any, ...], dict[str, Any], str | None]
 
 
 def prefetched(fit: Method, args: tuple[Any, ...], kwargs: dict[str, Any], size: str) -> Given:
-    """Return the arguments of a fit with a tf.data set that prefetches so many batches, or "auto"."""
+    """Return the arguments of a fit with a tf.data set that prefetches this many batches, or "auto"."""
     x = Argument(fit, "x")
     data = x.of(args, kwargs)
     if not _is_a("DatasetV2", data):
@@ -26,7 +26,7 @@ def prefetched(fit: Method, args: tuple[Any, ...], kwargs: dict[str, Any], size:
 
 
 def with_workers(fit: Method, args: tuple[Any, ...], kwargs: dict[str, Any], count: str) -> Given:
-    """Return the arguments of a fit whose PyDataset makes batches in so many workers. It stays the object
+    """Return the arguments of a fit whose PyDataset makes batches in this many workers. It stays the object
     that it is. In Keras 2 `fit` takes their number for a Sequence."""
     data = Argument(fit, "x").of(args, kwargs)
     if "workers" in inspect.signature(fit).parameters and _is_a("Sequence", data):

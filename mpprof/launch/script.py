@@ -21,7 +21,7 @@ KERAS = ("keras", "tf_keras")
 
 
 class Script:
-    """One launched script: the callbacks of its models, and what is to be said at its end.
+    """One launched script: the callbacks of its models, and the notes for its end.
 
     A model's fits are one run; each model has a run of its own. A failure of ours is noted, and the script
     goes on without us."""

@@ -94,6 +94,7 @@ class AuditReport:
     pays: bool | None = None  # whether the card multiplies 16 bits on matrix units; None: not known
     policies: tuple[tuple[str, int], ...] = ()  # (policy, how many of the layers that multiply), most first
     float8: str | None = None  # which layers multiply in float8 and what stays beside them; None: none does
+    custom: tuple[str, ...] = ()  # layers of no known class with weights: what they multiply is not known
 
     @property
     def narrow(self) -> bool:
@@ -122,19 +123,24 @@ def lines(report: AuditReport) -> list[str]:
     """Return the report as text, notes of one cause under one heading, equal ones as one."""
     said = [_head(report), *(f"warning: {text}" for text in report.warnings), *_work(report.work)]
     said += [report.float8] if report.float8 else []
+    if report.custom:
+        said += [
+            f"Not known is what these multiply, of a class of your own: {first_of(report.custom, _NAMED)}"
+        ]
     for code in dict.fromkeys(note.code for note in report.notes):
         same = [note for note in report.notes if note.code == code]
         said += ["", f"{code} {same[0].slug} ({same[0].severity}): {same[0].title}"]
         for reason in dict.fromkeys(note.reason for note in same):
             said += _grouped([note for note in same if note.reason == reason])
-    if report.policy and not report.narrow and report.pays is not False:
+    own = bool(report.custom) and "16" in (report.policy or "")
+    if report.policy and not report.narrow and not own and report.pays is not False:
         said += [
             "",
             f"It computes in {report.policy} as it is; sizes are judged as for mixed precision. "
             "First of all:",
             f'      {report.set_policy}("{report.mixed}")  # before the model is built',
         ]
-    elif not report.notes and not report.warnings and not report.unable and report.pays is not False:
+    elif not (report.notes or report.warnings or report.unable or report.custom) and report.pays is not False:
         said += ["", "Nothing was found that would keep this model off the Tensor Cores."]
     if report.memory:
         said += ["", _memory(report)]
@@ -168,7 +174,10 @@ def _work(work: tuple[MatrixWork, ...]) -> list[str]:
         parts.setdefault(f"{unit}{kind}", []).append(each)
     if not parts:
         return []
-    sums = {what: sum(each.share for each in mine if each.share is not None) for what, mine in parts.items()}
+    sums = {
+        what: round(sum(each.share for each in mine if each.share is not None), 9)
+        for what, mine in parts.items()
+    }
     known = all(each.share is not None for each in work)
     said = [
         f"{what} {quantities.format_ratio(sums[what])}"

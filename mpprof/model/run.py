@@ -324,6 +324,7 @@ class Run:
     spans: Spans | None = None  # what the step log holds beside steps and validations; None: there is no log
     looks: tuple[NumbersLook, ...] = ()  # at the numbers by layer, in their order
     tried: tuple[TriedRemedy, ...] = ()  # in the order in which they were tried
+    stopped: bool = False  # no end is on record, and when it was judged nobody wrote to it any more
 
     @property
     def broken_off(self) -> str | None:

@@ -29,7 +29,7 @@ class Timeline(TypedDict):
     from_ns: int
     to_ns: int
     keys: Annotated[list[str], "What an instant was spent on."]
-    names: Annotated[list[str], "Names of kernels."]
+    names: Annotated[list[str], "Names of kernels and of events of the host."]
     lanes: list[TimelineLane]
     colour: NotRequired[Annotated[str, "placement, precision, layer or class"]]
     found: NotRequired[Annotated[int, "Events of the device in all steps that were searched for."]]
@@ -50,6 +50,15 @@ class TimelineStep(TypedDict):
     end_ns: int
 
 
+class TimelineCalls(TypedDict):
+    """Columns of a thread's events by name, a parent before its children."""
+
+    start_ns: list[int]
+    length_ns: list[int]
+    label: Annotated[list[int], "Row of `names`."]
+    depth: Annotated[list[int], "How many of the others it lies in."]
+
+
 class TimelineLane(TypedDict):
     """Columns of intervals. A merged one begins at its pixel."""
 
@@ -62,6 +71,13 @@ class TimelineLane(TypedDict):
     row: Annotated[list[int], "Of the kernel, for `kernel`; -1: no kernel."]
     count: Annotated[list[int], "How many events it stands for."]
     found: NotRequired[Annotated[list[int], "How many of them were searched for."]]
+    mixed: NotRequired[
+        Annotated[
+            dict[str, list[tuple[int, float]]],
+            "Shares by key of an interval that stands for several kinds, by its place in the columns.",
+        ]
+    ]
+    calls: NotRequired[Annotated[TimelineCalls, "Of a thread, where an event has room for its name."]]
 
 
 class KernelDetails(TypedDict):

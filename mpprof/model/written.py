@@ -71,7 +71,7 @@ PairNs = Annotated[tuple[Ns, Ns], FROM_TO]
 
 
 class Written(NamedTuple):
-    """A key of a type: the attribute whose value it has, and what its annotation says."""
+    """A key of a type: the attribute that it holds, and its annotation."""
 
     key: str
     name: str

@@ -40,8 +40,8 @@ def checked_callable(name: str, value: T) -> T:
 
 
 def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
-    """Return the clock. Raises `UsageError` where it is no function, or tells the time in fractions, as
-    `time.monotonic` does in seconds: none of its step times could be read."""
+    """Return the clock. Raises `UsageError` where it is not a function, or returns fractions, as
+    `time.monotonic` does in seconds: its step times could not be read."""
     now = checked_callable("clock", clock)()
     if isinstance(now, float):
         raise UsageError(

@@ -95,7 +95,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         profile_steps: the steps to profile: "auto" (5 steps after the 10th, once step times have settled),
             `(first, last)`, inclusive and counted from 1, or None for no window. A window never goes across
             a validation. `mpprof.record.profile.window` states how large its trace can get.
-        read_every: read the loss scale, the skipped steps and the memory every so many steps; 1: on every
+        read_every: read the loss scale, the skipped steps and the memory once in this many steps; 1: on every
             step. Each of the first 32 steps is read, and each of the 32 after a change. Totals are exact.
         hardware: sample GPUs (NVML) and CPU about once a second, from a thread.
         verbose: 1: print one line at the end of `fit`; 0: print nothing.
@@ -443,7 +443,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         session.spend_end(begin_ns)
 
     def _last_line(self, session: FitSession) -> str:
-        """Return what is said at the end of a fit. Where the run has hardly grown since it was read, mpprof's
+        """Return the text for the end of a fit. Where the run has hardly grown since it was read, mpprof's
         own verdict and the step time would say nothing new, and all of its steps are not read again; nor are
         they where verdicts take too much of this process' time."""
         steps, announce = session.calls.step, self._settings.announce

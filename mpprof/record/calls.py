@@ -243,7 +243,8 @@ class CallLog:
             line.loss, self._pending, self._ended_fast = self._loss, line, False
 
     def cut_short(self, ran: int, now_ns: int) -> Line | None:
-        """Note that the open call, whose end is not told, ran so many steps and then found no more input. It
+        """Note that the open call, whose end is not told, ran this many steps and then found no more input.
+        It
         ended before now; when is not known. None: no such call."""
         if not 0 < ran <= self.covers(self._batch) or (line := self.end(now_ns)) is None:
             return None

@@ -13,7 +13,7 @@ Method = Callable[..., Any]
 
 def keras_of(model: Any) -> ModuleType | None:
     """Return the Keras that made this model, an optimizer or a layer; Keras 3 where that cannot be told.
-    None: no Keras is imported, or the model that a loop trains is none of Keras'."""
+    None: no Keras is imported, or the model that a loop trains is not Keras'."""
     trained = getattr(model, "model", None)
     parts = (model, trained, getattr(model, "optimizer", None))
     packages = {kind.__module__.partition(".")[0] for part in parts for kind in type(part).__mro__}

@@ -336,7 +336,7 @@ class _LoopSession(FitSession):
         self.spend_end(self._finish_ns)
 
     def goes_on(self) -> bool:
-        """Return whether the loop goes on. Its end is always told; a recorder that nobody holds any more has
+        """Return whether the loop goes on. Its end is always told; a recorder without any reference has
         ended."""
         return self.model is not None
 

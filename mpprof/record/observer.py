@@ -140,7 +140,7 @@ class Observer:
         return None if self._read is None else self._recorder.attempt("skipped", self._read)
 
     def ran_beyond(self, covers: int) -> tuple[int, Reading] | None:
-        """Return how many of the `covers` steps have run of a call whose end nobody told, as far as the
+        """Return how many of the `covers` steps have run of a call whose end no hook reported, as far as the
         counters tell after a fit that failed, and the counters' reading. None: they cannot be read, or cannot
         say."""
         if self._read is None or not covers or self._untold > MOST_UNTOLD:
@@ -215,12 +215,17 @@ class Observer:
         return memory if isinstance(memory, list) else None
 
     def note_memory(self, line: Line) -> None:
-        if (memory := self.memory()) is not None:
+        """Note the memory on a line that does not have it yet: after a reset the peak tells nothing of its
+        call."""
+        if line.memory is None and (memory := self.memory()) is not None:
             line.memory = memory
 
-    def reset_memory_peak(self) -> None:
-        """Reset the memory peak once, after the first calls, which autotune and compile."""
+    def reset_memory_peak(self, line: Line | None = None) -> None:
+        """Reset the memory peak once, after the first calls, which autotune and compile; what it was is noted
+        on the `line` of the last of them."""
         if self.memory_on:
+            if line is not None:
+                self.note_memory(line)
             reason = self._recorder.attempt("memory", self._probe.reset_memory_peak)
             if reason:
                 self._recorder.absent["memory.reset"] = reason

@@ -161,7 +161,7 @@ class SkipCounter:
         return int(ran > 0 and after.good_steps < before.good_steps + ran)
 
     def _too_few_halvings(self, before: Reading, after: Reading, grown: int, skipped: int) -> bool:
-        """Return whether so many skips would have left a lower scale, however often it may have doubled
+        """Return whether this many skips would have left a lower scale, however often it may have doubled
         since."""
         if not skipped or not before.loss_scale or not after.loss_scale or not self._growth_steps:
             return False
@@ -170,7 +170,7 @@ class SkipCounter:
         return skipped + math.log2(after.loss_scale / before.loss_scale) > most
 
     def _agrees(self, before: Reading, after: Reading, grown: int, skipped: int) -> bool:
-        """Return whether so many skips explain how the scale and its counter moved.
+        """Return whether this many skips explain how the scale and its counter moved.
 
         A skip halves the scale and sets the counter of good steps to 0; `growth_steps` good steps in a
         row double it and set the counter to 0 (Keras' LossScaleOptimizer)."""

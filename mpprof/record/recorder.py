@@ -1,6 +1,6 @@
 """The core that the callback and the recorder of custom loops share: a run's files, and what is absent.
 
-Whatever fails here is said once, written into `absent`, and switched off; training goes on.
+A failure here is reported once, written into `absent`, and switches its part off; training goes on.
 """
 
 from __future__ import annotations
@@ -431,7 +431,7 @@ _NAMED: Counter[str] = Counter()
 
 
 def _private_names(root: Path) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return what errors' texts name that is nobody else's: directories, the longest first, and the user."""
+    """Return the private names in errors' texts: directories, the longest first, and the user."""
     places = {str(root.absolute()): "<logdir>", os.getcwd(): "<cwd>", os.path.expanduser("~"): "~"}
     paths = sorted((path for path in places if path.count(os.sep) > 1), key=len, reverse=True)
     user = os.path.basename(os.path.expanduser("~"))

@@ -68,8 +68,8 @@ def failures_suppressed() -> Iterator[None]:
 
 
 def say(by: Callable[..., object], *words: Any, **more: Any) -> None:
-    """Say something by a function of the log, or by `print`. Whoever takes it is not ours: where that fails,
-    nothing is said."""
+    """Say something by a function of the log, or by `print`. `by` is not ours: if it fails, nothing is
+    reported."""
     with failures_suppressed():
         by(*words, **more)
 

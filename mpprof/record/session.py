@@ -301,7 +301,7 @@ class FitSession:
 
     @property
     def model(self) -> Any:
-        """None when nobody holds it any more: a fit that has failed gives its memory back."""
+        """None once the model was freed: a fit that has failed releases its memory."""
         return self._model()
 
     def stop_training(self) -> None:
@@ -433,7 +433,7 @@ class FitSession:
         return ended(uncaught(self._unwatched))
 
     def _count_the_last(self) -> None:
-        """Count the last call before an error. Where only begins are seen, nobody told that it had run; the
+        """Count the last call before an error. Where only begins are seen, no hook reports that it ran; the
         optimizer's counters may."""
         self._drain()
         found = self.observer.ran_beyond(self.calls.covers_of_open())
@@ -580,7 +580,7 @@ class FitSession:
             return
         whose = self._whose_evaluation()
         if whose is Evaluation.ALONE:
-            self.interrupt()  # the fit before it has ended by an error, which nobody told
+            self.interrupt()  # the previous fit ended by an error that no hook reported
             return
         self._within_epoch = whose is Evaluation.WITHIN_EPOCH
         if not self._within_epoch:
@@ -830,7 +830,7 @@ class FitSession:
             self.recorder.save()
             self.calls.leave_out(self._clock() - begin)
         if self._calls_run == WARM_CALLS:
-            self.observer.reset_memory_peak()
+            self.observer.reset_memory_peak(line)
 
     def _find_counters(self, *, begins: bool) -> None:
         self.observer.find_counters(getattr(self.model, "optimizer", None), begins=begins)

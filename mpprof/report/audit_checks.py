@@ -118,6 +118,10 @@ def _is_on(each: MatrixWork, narrow: bool) -> bool:
 def _ratio(report: AuditReport, key: str, bound: float) -> Outcome:
     if (why := _not_known(report.work)) is not None:
         return Outcome(key, "unable", why)
+    if report.custom:
+        return Outcome(
+            key, "unable", f"{report.custom[0]}: what a layer of your own class multiplies is not known"
+        )
     narrow = key == "min_16_bit_ratio"
     ratio = _on(report.work, narrow)
     off = sorted(

@@ -135,7 +135,7 @@ def _because(answer: Answer, page: Page) -> str:
 
 
 def fitting(candidates: Sequence[str], width: int, lines: int) -> str:
-    """Return the first text that takes no more than so many lines, else the last."""
+    """Return the first text that takes at most this many lines, else the last."""
     return next((text for text in candidates if len(wrapped(text, width)) <= lines), candidates[-1])
 
 
@@ -478,7 +478,7 @@ def _first_clauses(text: str, width: int) -> str:
 
 
 def rest(document: Report, warnings_left: int, remedies: int = MOST_REMEDIES) -> str:
-    """Return how much is not shown, by kind, beside so many remedies."""
+    """Return how much is not shown, by kind, if this many remedies are."""
     codes = {cause.code for cause in document.facts.causes}
     notes = sum(found.code not in codes for found in document.findings)
     shown = content.to_change(document)[:remedies]

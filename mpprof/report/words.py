@@ -285,6 +285,7 @@ WHOLE_STEP, THIS_RUN, PROFILED, MEASURED = (
 COMPUTED, ESTIMATED, IN_16_BITS = "computed", "estimated", "in 16 bits"
 PRECISION_ALONE, AFTER_CHANGE, AFTER_CHANGES = "precision alone", "after the change", "after the changes"
 HOST_LIMITS = "as long as the host needs"
+WAITS_STAY = "its waits as in float32"
 APPLIED_UPDATE, SKIPPED, PER_STEP = "an applied update", "skipped updates", "per step"
 SAME_RATIO = 0.05
 """What differs by less is called the same."""
@@ -316,6 +317,16 @@ def became(before_ns: float, now_ns: float, name: str = "", *, as_times: bool = 
     if as_times and now_ns > 0:
         return f"{head}{before_ns / now_ns:.1f}x as fast"
     return f"{head}{'+' if now_ns > before_ns else '−'}{duration(abs(now_ns - before_ns))}"
+
+
+def unprofiled(ns: float, said: str) -> str:
+    """Return what a speedup beside a profiled step is of: "unprofiled 7.07 ms; 0.46x"."""
+    return f"unprofiled {duration(ns)}; {said}"
+
+
+def then_longest(name: str, ns: float) -> str:
+    """Return what most of the step goes to after the changes."""
+    return f"then longest: {name}, {duration(ns)}"
 
 
 def unexplained(ns: float) -> str:

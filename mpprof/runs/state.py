@@ -1,4 +1,4 @@
-"""Whether a run still trains: what its records say of their end, and when they were last written."""
+"""Whether a run still trains: by the end that its records state, and by when they were last written."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from mpprof.store import formats
 _FILES = (formats.RUN_FILE, formats.STEPS_FILE, formats.HARDWARE_FILE)
 STOPPED_AFTER_S = 15.0
 """While the process lives it writes a hardware sample at least every 2 seconds."""
+
+COPIED_AFTER_S = 60.0
+"""A line is written within 2 seconds of what it states; the rest is for clocks that were set meanwhile."""
 
 
 def state_of(run: Run, *, now_unix_ns: int, elsewhere: bool) -> RunState | None:
@@ -32,6 +35,16 @@ def state_of(run: Run, *, now_unix_ns: int, elsewhere: bool) -> RunState | None:
     written = last_write_unix_ns(run)
     idle_s = math.inf if written is None else (now_unix_ns - written) / 1e9
     return "stopped" if idle_s > STOPPED_AFTER_S else "running"
+
+
+def has_stopped(run: Run, *, now_unix_ns: int) -> bool:
+    """Return whether the run stopped without an end on record. Files that were written long after the run's
+    last record are a copy of a run that may go on elsewhere: False."""
+    state = state_of(run, now_unix_ns=now_unix_ns, elsewhere=False)
+    written, recorded = last_write_unix_ns(run), last_record_unix_ns(run)
+    if state != "stopped" or written is None or recorded is None:
+        return False
+    return abs(written - recorded) / 1e9 <= COPIED_AFTER_S
 
 
 def last_write_unix_ns(run: Run) -> int | None:

@@ -250,8 +250,8 @@ def rewrite_log_beside(folder: Path) -> dict[str, Any] | None:
 
 
 def read_looks(root: Path) -> tuple[NumbersLook, ...]:
-    """Return the looks of the run at `root` in their order; empty where it has none. What is damaged is
-    passed over, and so is a file that is none of ours: `mpprof numerics` says so."""
+    """Return the looks of the run at `root` in their order; empty where it has none. Damaged parts are
+    skipped, and so is a file that is not mpprof's: `mpprof numerics` says so."""
     path = formats.folder_of(root) / formats.NUMERICS_FILE
     if not path.exists():
         return ()

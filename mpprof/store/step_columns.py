@@ -70,6 +70,7 @@ class StepColumns:
     def table(self) -> StepTable:
         blocks = self._blocks or [_block(())]
         columns = _joined(blocks)
+        _drop_resets(columns["peak_bytes"], columns["live_bytes"])
         for column in columns.values():
             column.setflags(write=False)
         return StepTable(**columns)
@@ -97,6 +98,14 @@ def _block(records: Sequence[Record]) -> dict[str, NDArray[Any]]:
     columns["peak_bytes"] = np.array([peak for peak, _ in memory], np.int64)
     columns["live_bytes"] = np.array([live for _, live in memory], np.int64)
     return columns
+
+
+def _drop_resets(peak: Int64, live: Int64) -> None:
+    """Set to `ABSENT` each peak that fell to what is live: it was reset behind the call that its line is of,
+    as recordings of before 2026-11-28 did once, and tells nothing of that call."""
+    at = np.arange(len(peak))[peak != ABSENT]
+    fell = peak[at[1:]] < peak[at[:-1]]
+    peak[at[1:][fell & (peak[at[1:]] == live[at[1:]])]] = ABSENT
 
 
 def _int64(values: list[Any]) -> Int64:

@@ -1,6 +1,6 @@
 """Writing a run's files so that nothing recorded is lost and nothing unfinished is read.
 
-`run.json` is replaced as a whole, by a thread for which nobody waits in training. Line files only grow: a
+`run.json` is replaced as a whole, by a thread for which training does not wait. Line files only grow: a
 thread hands the lines to the system every second, so a kill -9 loses at most the last second (a power cut may
 lose more: there is no fsync).
 """
@@ -239,7 +239,7 @@ class LineWriter:
         with self._writing:
             self._drain()
             self._write_last()
-            with contextlib.suppress(OSError):  # what could be said of it, the last write has said
+            with contextlib.suppress(OSError):  # the last write has reported what is known of it
                 if os.path.samestat(os.fstat(self._file), self._opened):
                     os.close(self._file)
 

@@ -205,8 +205,8 @@ def choice(path: Path) -> str | None:
     """Return a text that names the traces of another format beside this one that are not read; None where
     there are none.
 
-    A run of its own is no choice, an export of the very same profile for a viewer is none, and neither is a
-    report beside its export.
+    A separate run is not a choice, nor an export of the same profile for a viewer, nor a report beside its
+    export.
     """
     mine = formats.of(path)
     if mine is None:

@@ -27,7 +27,7 @@ _NOT_IN_TIME = "steady steps were not reached in time"
 
 
 def trained(turn: Turn, ended: Ended, answer: Path, output: Path, steps: int) -> Trained:
-    """Return a training that has ended, with why nothing was measured where that is so."""
+    """Return a training that has ended; if nothing was measured, with the reason."""
     told = _told(answer)
     run = _run(told)
     facts = Trained(

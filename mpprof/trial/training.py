@@ -108,7 +108,7 @@ def _lives(process: psutil.Process) -> bool:
 
 @contextlib.contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Raise `Terminated` at SIGTERM and SIGHUP, so that what runs is ended as it is at Ctrl-C."""
+    """Raise `Terminated` at SIGTERM and SIGHUP, so that the running training ends as with Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

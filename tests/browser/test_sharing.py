@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import mpprof
 from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.report import words
@@ -123,6 +125,37 @@ def test_the_browser_draws_the_page_as_a_picture(
     assert width >= 1400
     assert height > 300
     assert len(head) > 20_000  # not one colour: a picture of nothing is smaller
+    seen.assert_quiet()
+
+
+def test_titles_paper_and_files_name_the_run_the_date_and_the_version(
+    chromium: Any, sample_server: str
+) -> None:
+    run, version = "v100-convnet-mixed-float16", mpprof.__version__
+    seen = visit(chromium, sample_server)
+    seen.open(f"/kernels?run={run}&baseline=none")
+    seen.page.wait_for_function(
+        "title => document.title === title", arg=f"Kernels \u00b7 {run} \u00b7 mpprof {version}"
+    )
+    seen.page.click(".mp-tab:text-is('Steps')")
+    seen.page.wait_for_function(
+        "title => document.title === title", arg=f"Steps \u00b7 {run} \u00b7 mpprof {version}"
+    )
+    day = seen.page.evaluate("() => window.mpprof.stamp().date")
+    stamp = f"Steps \u00b7 {run} \u00b7 {day} \u00b7 mpprof {version}"
+    seen.page.emulate_media(media="print")
+    content = "() => getComputedStyle(document.querySelector('.mp-footer'), '::after').content"
+    assert stamp in seen.page.evaluate(content)
+    seen.page.emulate_media(media="screen")
+    assert seen.page.evaluate(content) == "none"
+    assert (
+        seen.page.evaluate("() => window.mpprof.file('', 'png')") == f"mpprof-{version}-{run}-steps-{day}.png"
+    )
+    named = seen.page.evaluate(
+        "run => fetch('/report.html?run=' + run).then(answer => answer.headers.get('Content-Disposition'))",
+        run,
+    )
+    assert re.search(rf'filename="mpprof-{re.escape(version)}-{run}-\d{{4}}-\d\d-\d\d\.html"', named)
     seen.assert_quiet()
 
 

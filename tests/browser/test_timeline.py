@@ -56,6 +56,57 @@ def _timeline(seen: Visit, query: str) -> None:
     seen.page.wait_for_selector("#timeline[data-drawn] canvas")
 
 
+def test_a_click_moves_nothing_and_what_lies_between_two_points_is_measured(
+    chromium: Any, sample_server: str
+) -> None:
+    seen = visit(chromium, sample_server)
+    _timeline(seen, MEASURED)
+    seen.page.wait_for_selector("#timeline[data-base]")  # which has a lane of its own
+    canvas = seen.page.locator("#timeline canvas")
+    box = canvas.bounding_box()
+    right = box["x"] + 0.93 * box["width"]
+    seen.page.mouse.click(right, box["y"] + 60)
+    seen.page.wait_for_selector("#tl-panel .mp-panel-row")
+    assert canvas.bounding_box() == box
+    details = seen.page.locator("#tl-panel").bounding_box()
+    assert details["y"] >= box["y"] + 60  # below what was clicked
+    window = "() => { const q = new URLSearchParams(location.search); return [+q.get('t0'), +q.get('t1')]; }"
+    begin, end = seen.page.evaluate(window)
+    seen.page.keyboard.down("Shift")
+    seen.page.mouse.move(right - 200, box["y"] + 60)
+    seen.page.mouse.down()
+    seen.page.mouse.move(right - 100, box["y"] + 60)
+    seen.page.mouse.up()
+    seen.page.keyboard.up("Shift")
+    said = seen.page.text_content("#tl-span")
+    lanes = 118 / box["width"]  # at least: the names of the lanes
+    most = 100 / box["width"] / (1 - lanes) * (end - begin)
+    assert 0.5 * most < _ns(said.removeprefix("between the marks: ")) <= 1.3 * most
+    assert canvas.bounding_box() == box
+    assert seen.page.evaluate(window) == [begin, end]  # nothing was dragged along
+    seen.page.keyboard.press("Escape")
+    assert seen.page.text_content("#tl-span") == ""
+    seen.assert_quiet()
+
+
+def _ns(text: str) -> float:
+    number, unit = text.split()
+    return float(number) * {"ns": 1, "\u00b5s": 1e3, "ms": 1e6, "s": 1e9}[unit]
+
+
+def test_the_strip_above_leads_to_any_step(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    _timeline(seen, MEASURED)
+    begins = "() => +new URLSearchParams(location.search).get('t0')"
+    seen.page.wait_for_function(f"() => ({begins})() > 0")
+    box = seen.page.locator("#timeline canvas").bounding_box()
+    left = seen.page.evaluate("() => document.querySelector('#timeline canvas').clientWidth * 0.18")
+    seen.page.mouse.click(box["x"] + left + 1, box["y"] + 5)
+    first = LogDirectory(SAMPLES).timeline("v100-input-bound-mixed-float16")["steps"][0]
+    seen.page.wait_for_function(f"end => ({begins})() < end", arg=first["end_ns"])
+    seen.assert_quiet()
+
+
 def test_the_timeline_is_coloured_by_what_is_asked_for(chromium: Any, sample_server: str) -> None:
     seen = visit(chromium, sample_server)
     _timeline(seen, VOCABULARY)

@@ -92,7 +92,7 @@ def test_every_coloured_mark_is_what_was_measured_there(name: str) -> None:
     [
         ("gtx1080ti-mixed-float16", {"off"}),  # it has no Tensor Cores
         ("v100-input-bound-mixed-float16", {"unit"}),  # and nothing is left off them
-        ("recorded-h200-transformer-mixed-float16", {"unit"}),  # TF32 ran on them before
+        ("recorded-h200-transformer-mixed-float16", set()),  # as long as the host needs: no class of its own
     ],
 )
 def test_precision_alone_puts_matrix_work_on_units_that_the_card_has(name: str, kinds: set[str]) -> None:
@@ -131,7 +131,7 @@ def test_bands_join_the_two_measured_bars_and_say_what_became_of_each() -> None:
     _, _, found, drawing = drawn("v100-input-bound-mixed-float16")
     said = {band.kind: band.said for band in found.bands if band.said}
     assert said["matmul"] == "matrix work 5.5x as fast"
-    assert said["wait"] == "waits +19.9 ms"
+    assert said["wait"] == "waiting for input +19.6 ms"
     assert said["cast"] == "casts new: +3.28 ms"
     assert said["norm"] == "norms same"
     for band in found.bands:
@@ -190,6 +190,22 @@ def test_what_is_said_of_a_band_ends_within_a_narrow_card(name: str) -> None:
         if "mp-said-" in look and (width := int(look.rpartition("-")[2])) < 760:
             middle = float((label.get("x") or "").rstrip("%")) / 100 * width
             assert middle + svg.width_of(label.text or "") / 2 <= width + 16, label.text
+
+
+def test_a_speedup_beside_a_profiled_step_says_what_it_is_of() -> None:
+    _, _, found, _ = drawn("recorded-cpu-mixed-float16")
+    (step,) = [bar for bar in found.bars if bar.key == "step"]
+    assert (words.duration(step.ns), step.said) == ("10.1 ms", "unprofiled 7.07 ms; 0.46x")
+
+
+def test_waits_are_named_by_the_one_that_grew_as_the_answer_names_it() -> None:
+    document, _, found, _ = drawn("v100-input-bound-mixed-float16")
+    assert "waiting for input grew by 19.6 ms" in " ".join(document.answer.because)
+    assert "waiting for input +19.6 ms" in [band.said for band in found.bands]
+    (alone,) = [bar for bar in found.bars if bar.key == "attainable"]
+    assert alone.said == "about 1.74x; its waits as in float32"
+    _, _, several, _ = drawn("recorded-h200-transformer-mixed-float16")
+    assert [band.said for band in several.bands if band.kind == "wait"] == ["waits +16.1 ms"]
 
 
 def test_words_of_what_became_of_work() -> None:

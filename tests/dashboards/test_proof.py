@@ -89,6 +89,17 @@ def test_dots_have_the_colour_of_where_they_ran_and_name_the_longest_of_the_caus
     assert max(firsts, key=lambda dot: dot.ns).name[-20:] in "".join(drawing.itertext())
 
 
+def test_ordinary_arithmetic_has_the_roof_of_the_type_that_a_dot_computes_in() -> None:
+    name = "v100-odd-vocabulary-mixed-float16"
+    given = shown.material(source(), name, report(name))
+    drawing = proof.roofline(given.dots, given.roofs)
+    assert "fp16, ordinary 31.4 TFLOP/s" in drawing
+    assert "11 TFLOP/s of 125 TFLOP/s, 35.0 % of 31.4<" in drawing
+    name = "gtx1080ti-mixed-float16"  # whose fp16 arithmetic is slower than what its dots reached
+    given = shown.material(source(), name, report(name))
+    assert "fp16, ordinary" not in proof.roofline(given.dots, given.roofs)
+
+
 def test_no_dot_is_drawn_above_the_roof_that_it_is_below() -> None:
     roofs: Any = {
         "card": "x",

@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from copy import deepcopy
 from functools import lru_cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from mpprof_dashboards.pages import why
 
 from mpprof.api import workflows
 from mpprof.report import json as reporting
-from mpprof.report import words
+from mpprof.report import without_finding, words
 from mpprof.report.content import time_doubt
 from mpprof.report.to_json import to_json
 from tests.builders import unmarked
@@ -163,7 +164,7 @@ def test_a_speedup_after_changes_says_what_float32_would_gain_by_them() -> None:
     )
     assert said in drawn_text(beyond)
     within = report("v100-odd-vocabulary-mixed-float16")
-    assert combinations(within)[-1]["total"] == "52.9 ms → 21.3 ms · about 3.37x; then the device limits"
+    assert combinations(within)[-1]["total"].startswith("52.9 ms → 21.3 ms · about 3.37x; then")
     assert "about 3.37x" in drawn_text(within)
     assert combinations(within)[0]["said"] == words.about(words.speedup(within["facts"]["observed"]))
 
@@ -224,7 +225,36 @@ def test_what_comes_to_light_after_the_plan_is_said() -> None:
         {"code": "MP504", "gain_ns": 3.51e6},
         {"code": "MP507", "gain_ns": 1.0},
     ]
-    assert "Comes to light then: MP504 (3.51 ms) ·" in _notes(document)
+    about = escape(without_finding.about("MP504"))
+    assert f"Comes to light then: MP504 {about} (3.51 ms) ·" in _notes(document)
+
+
+def test_what_stays_after_the_plan_is_named_by_what_is_longest_then() -> None:
+    name = "recorded-h200-transformer-mixed-float16"
+    pair = source().report(name, choices.default_baseline(name, source().entries()))
+    assert "; then longest: idle, no cause recorded, " in combinations(pair)[-1]["total"]
+    off = combinations(source().report("v100-xla-convnet-float32", None))[-1]["total"]
+    assert off.endswith("; then longest: matrix work, ordinary cores, 73.7 ms")
+
+
+def test_a_measurement_to_make_is_no_first_change() -> None:
+    document = report("h100-mixed-bfloat16")
+    screen = texts(why.content(document))
+    assert "First: " not in screen
+    assert "the changes that were found; " in screen
+    assert "First: " in texts(why.content(report("v100-input-bound-mixed-float16")))
+
+
+def test_a_gain_of_mixed_precision_that_is_not_known_says_what_measures_it() -> None:
+    row = texts(remedies(report("v100-xla-convnet-float32"), ""))
+    assert "not known: mpprof try measures it" in row
+
+
+def test_kernels_name_the_peak_and_what_their_shares_are_of() -> None:
+    page = texts(why._kernels(report("v100-odd-vocabulary-mixed-float16")))
+    assert "its share of the 52.4 ms of work" in page
+    assert "38.43 ms · 73.3 % · 11 TFLOP/s · 35.2 % of its roof, 31.4 TFLOP/s" in page
+    assert "2.31 ms · 4.4 % · no rate" in page
 
 
 def test_a_gain_shows_what_float32_would_gain_too() -> None:
@@ -237,8 +267,12 @@ def test_a_gain_shows_what_float32_would_gain_too() -> None:
 def test_a_ruler_has_one_figure_for_each_mark_and_none_for_precision_alone() -> None:
     marks = ruler.marks_of(report("v100-input-bound-mixed-float16"))
     assert [(mark.key, mark.said) for mark in marks] == [
-        ("one", "1x"), ("now", "1.02x"), ("after", "about 2.17x"), ("alone", "precision alone")
+        ("one", "1x"), ("now", "this run"), ("after", "first change: about 2.17x"),
+        ("alone", "precision alone"),
     ]  # fmt: skip
+    for name in ("v100-input-bound-mixed-float16", "recorded-h200-transformer-mixed-float16"):
+        drawing, marks = ruler.draw(ruler.marks_of(report(name))), ruler.marks_of(report(name))
+        assert [f">{mark.said}<" in drawing for mark in marks] == [True] * len(marks)
     assert ruler.draw(ruler.marks_of(report("v100-float32-island"))) == ""
 
 

@@ -158,7 +158,7 @@ SAMPLE_ANSWERS = [
      "The vocabulary, 33,709, is not a multiple of 8: 2.38 of each 8.79 ms step go to slow matrix work and reductions."),
     ("a100-launch-bound-mixed-float16", "a100-launch-bound-float32", "0.74x", "The host launches too slowly: the GPU idles 1.31 of each 1.93 ms step."),
     ("v100-convnet-mixed-float16", "v100-convnet-float32", "1.89x", "Mixed precision pays: 42.8 to 22.6 ms a step, about all that precision alone can give."),
-    ("v100-loss-scale-thrash", None, "", "46 of 140 updates were skipped and the loss scale fell to 2^-35: the gradients overflow by themselves."),
+    ("v100-loss-scale-thrash", None, "", "50 of 160 updates were skipped and the loss scale fell to 2^-35: the gradients overflow by themselves."),
     ("gtx1080ti-mixed-float16", None, "", "This card (GTX 1080 Ti) has no Tensor Cores: 16 bits save memory and often cost time."),
     ("v100-convnet-float32", None, "off", "Mixed precision is off; 65.2 % of the GPU's time could run on Tensor Cores in 16 bits."),
     ("recorded-cpu-mixed-float16", None, "CPU", "On a CPU mixed precision says nothing about a GPU: this one emulates float16, 7.07 ms a step."),
@@ -242,6 +242,16 @@ def test_what_rests_on_one_step_says_so() -> None:
     answer = compose(diagnosed(c.case(account=account)))
     assert answer.because[0] == "Only one step was profiled, and it may not be typical."
     assert answer.sentence == "The GPU waits for data about 30 of each 100 ms step."
+
+
+@pytest.mark.parametrize(("usual_ms", "said"), [(300, "shorter"), (30, "longer")])
+def test_the_profiler_is_not_blamed_for_steps_that_are_not_known_to_be_longer_by_it(
+    usual_ms: int, said: str
+) -> None:
+    account = c.account(c.cell("idle_input", 60), usual_ns=usual_ms * c.MS)
+    answer = compose(replace(diagnosed(c.case(account=account)), unlike="the window is not representative"))
+    assert answer.leads == "time"
+    assert answer.because[0] == f"The profiled steps are {said} than the others, so that all parts are about."
 
 
 def test_what_is_dismissed_is_not_the_answer() -> None:

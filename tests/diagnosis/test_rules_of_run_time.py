@@ -18,6 +18,7 @@ from mpprof.model.account import Account
 from mpprof.model.run import Run
 from mpprof.runs.loading import load
 from tests.builders import cases as c
+from tests.builders import played_fit
 from tests.builders.played_fit import MS, Hook, Play, play
 from tests.diagnosis.saying import finding, says
 
@@ -59,6 +60,16 @@ def test_a_wait_of_all_steps_is_not_lessened_by_profiled_steps_that_waited_less(
 
 def test_a_quick_loader_is_clear_where_its_wait_was_recorded(tmp_path: Path) -> None:
     assert says("MP301", case(Play(backend="torch"), tmp_path)) == "clear"
+
+
+@pytest.mark.parametrize(("batch_us", "expected"), [(60, "clear"), (160, "error")])
+def test_what_keras_takes_to_hand_out_a_batch_in_memory_is_no_input_bound(
+    batch_us: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of steps of 0.3 ms, as of a small model on a CPU."""
+    monkeypatch.setattr(played_fit, "MS", 1_000)
+    quick = case(Play(backend="torch", call=200, batch=batch_us, loop=1), tmp_path)
+    assert says("MP301", quick) == expected
 
 
 def test_an_old_log_of_torch_and_one_of_tensorflow_without_a_trace_are_unable(tmp_path: Path) -> None:
@@ -353,3 +364,15 @@ def test_tracings_that_are_only_counted_are_a_cause_of_the_long_steps_beside_the
     assert got.confidence == "medium"
     assert got.summary.startswith("the step was traced 3 times anew")
     assert says("MP902", case(slow, tmp_path / "untold")).startswith("unable")
+
+
+@pytest.mark.parametrize(("jit", "said"), [(True, "unable"), (False, "clear")])
+def test_where_xla_compiles_that_nothing_was_traced_anew_tells_nothing(
+    jit: bool, said: str, tmp_path: Path
+) -> None:
+    stalls = Play(callbacks=(Hook("compiles", batch_end=900, every=25),))
+    made = compiled(tmp_path, stalls, "tensorflow tracing", {1: None})
+    assert made.run.facts is not None
+    fits = tuple(replace(fit, jit_compile=jit) for fit in made.run.facts.fits)
+    run = replace(made.run, facts=replace(made.run.facts, fits=fits))
+    assert says("MP902", replace(made, run=run)).partition(":")[0] == said

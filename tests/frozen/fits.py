@@ -19,6 +19,7 @@ OF_THE_MACHINE = frozenset(
         "framework",
         "devices",
         "pid",
+        "script",
         "started_unix_ns",
         "absent",
         "memory",

@@ -231,3 +231,41 @@ def test_the_depthwise_part_of_a_separable_convolution_is_no_work_of_matrix_unit
 
 def separable_of_unknown_size() -> Any:
     return keras.Sequential([layers.SeparableConv2D(8, 3)])
+
+
+class OwnProduct(layers.Layer):  # type: ignore[misc]
+    def build(self, shape: Any) -> None:
+        self.w = self.add_weight(shape=(shape[-1], 512), name="w")
+
+    def call(self, x: Any) -> Any:
+        return keras.ops.matmul(x, self.w)
+
+
+def of_own_layers(policy: str, *more: Any) -> Any:
+    keras.config.set_dtype_policy(policy)
+    made = keras.Sequential([keras.Input((256,)), OwnProduct(name="own"), *more])
+    keras.config.set_dtype_policy("float32")
+    return made
+
+
+def test_what_a_layer_of_an_own_class_multiplies_is_never_cleared(tmp_path: Path) -> None:
+    for more in ((), (layers.Dense(16, dtype="float32", name="end"),)):
+        found = mpprof.audit(of_own_layers("mixed_float16", *more), batch_size=8, gpu="A100")
+        assert found.custom == ("own",)
+        assert "Not known is what these multiply, of a class of your own: own" in str(found)
+        assert "Nothing was found" not in str(found)
+        assert "First of all" not in str(found)  # it is in mixed_float16 already
+        wanted = audit_checks.read(bounds(tmp_path, "min_matrix_unit_ratio = 0.5"))
+        assert [each.verdict for each in audit_checks.judge(found, wanted)] == ["unable"]
+    assert "First of all" in str(mpprof.audit(of_own_layers("float32"), gpu="A100"))
+
+
+def test_the_policy_to_set_for_a_tpu_is_one_that_it_has_units_for() -> None:
+    made = keras.Sequential([keras.Input((64,)), layers.Dense(64), layers.Dense(64), layers.Dense(64)])
+    policies = {gpu: mpprof.audit(made, gpu=gpu).mixed for gpu in ("TPU v4", "A100")}
+    assert policies == {"TPU v4": "mixed_bfloat16", "A100": "mixed_float16"}
+
+
+def test_one_unit_for_all_layers_is_all_of_the_multiplications() -> None:
+    made = keras.Sequential([keras.Input((1024,)), layers.Dense(4096), layers.Dense(1024), layers.Dense(16)])
+    assert "can run on: ordinary arithmetic in fp32 100 %" in str(mpprof.audit(made, gpu="V100"))

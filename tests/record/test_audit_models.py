@@ -193,7 +193,7 @@ def test_the_remedy_for_a_16_bit_output_leads_to_no_float32_product(
     assert {n.code for n in mpprof.audit(better).notes} & {"MP104", "MP106"} == set()
     assert main(["explain", "MP106"]) == 0
     first = capsys.readouterr().out.partition("What to do")[2].partition("\n\n        ")
-    assert "Leave the last product in 16 bits" in first[0]
+    assert "leave the last product in 16 bits" in first[0]
     code, own = (
         ast.parse(lines[k]) for lines, k in ((first[2].splitlines(), 0), (note.remedy.splitlines(), -1))
     )

@@ -107,6 +107,18 @@ def test_columns_hold_what_the_lines_say_and_absent_where_they_say_nothing(tmp_p
     assert records.hardware is None
 
 
+def test_a_peak_that_was_reset_behind_its_call_is_not_measured(tmp_path: Path) -> None:
+    """It falls to what is live; one that falls to more than that, or rises, is what it says."""
+    told = [(9, 4), (4, 4), (7, 4), (6, 4), (6, 6), (5, 5)]
+    lines = "".join(
+        step(k, memory=[{"peak_bytes": peak, "live_bytes": live}]) for k, (peak, live) in enumerate(told, 1)
+    )
+    table = read_records(run_with(tmp_path, STEPS + lines)).steps
+    assert table is not None
+    assert table.peak_bytes.tolist() == [9, -1, 7, 6, 6, -1]
+    assert table.live_bytes.tolist() == [live for _, live in told]
+
+
 def test_a_torn_last_line_is_dropped_with_its_byte(tmp_path: Path) -> None:
     whole = STEPS + '{"kind":"fit","fit":1,"t_ns":0}\n' + step(1) + step(2)
     records = read_records(run_with(tmp_path, whole + step(3)[:-9]))

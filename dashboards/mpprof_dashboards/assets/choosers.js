@@ -40,6 +40,10 @@
     if (baseline === "none" || baseline === run) baseline = null;
     return [run, baseline, [run, baseline]];
   }
+  function named() {
+    window.requestAnimationFrame(window.mpprof.entitle); /* once the tab of the page is marked */
+    return window.dash_clientside.no_update;
+  }
   /* Typing looks for another run from its first letter on: the name that stands there is marked, so that it gives
      way. Escape brings it back. */
   function chooser(event) {
@@ -55,5 +59,5 @@
     var field = event.key === "Escape" && chooser(event);
     if (field) setTimeout(function () { field.blur(); }, 0); /* its list has closed by then */
   });
-  window.dash_clientside = Object.assign({}, window.dash_clientside, { mpprof: { choose: choose, follow: follow } });
+  window.dash_clientside = Object.assign({}, window.dash_clientside, { mpprof: { choose: choose, follow: follow, named: named } });
 })();

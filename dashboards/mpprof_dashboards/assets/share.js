@@ -52,7 +52,7 @@
     var width = main.clientWidth;
     var height = main.scrollHeight;
     var scale = Math.min(2, 16000 / height, 16000 / width);
-    return fetch("/assets/mpprof.css")
+    return fetch(window.mpprof.at("/assets/mpprof.css"))
       .then(function (answer) {
         return answer.text();
       })
@@ -100,7 +100,7 @@
         });
       })
       .then(function (blob) {
-        download(blob, "mpprof" + (window.location.pathname.replace(/\//g, "-").replace(/-$/, "") || "-why") + ".png");
+        download(blob, window.mpprof.file("", "png"));
         say("saved as PNG");
       });
   }

@@ -5,7 +5,9 @@
   var element = window.mpprof.element;
   var GAP = 6;
   var HEIGHTS = { device: 46, host: 26, stream: 22, thread: 18 };
-  var AXIS = 22;
+  var OVER = 16; /* of the strip above, which shows all steps and where the window lies */
+  var AXIS = OVER + 22;
+  var CALL = 15; /* a row of events of the host by name */
   var NARROW = 640; /* Narrower drawings have the names of lanes above them. */
   var ABOVE = 16;
   var UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"], [1, "ns"]];
@@ -41,6 +43,9 @@
     search.setAttribute("aria-label", "Search kernels by name, op or layer");
     var found = document.getElementById("tl-search").appendChild(element("span", "", "mp-note"));
     found.id = "tl-found";
+    var spanned = document.getElementById("tl-search").appendChild(element("span", "", "mp-unseen"));
+    spanned.id = "tl-span";
+    spanned.setAttribute("role", "status");
     var colour = document.getElementById("tl-colour");
     var legend = document.getElementById("tl-legend");
     var waits = document.getElementById("tl-waits");
@@ -48,6 +53,8 @@
     var above = 0;
     var data = null;
     var base = null;
+    var whole_ = null; /* all steps, for the strip above */
+    var marks = []; /* two points, between which is measured */
     var from = null;
     var to = null;
     var picked = -1;
@@ -71,6 +78,16 @@
     function width() {
       return Math.max(50, root.clientWidth - left);
     }
+    /* Asked for beside the run's own window, and not after it. */
+    var baseline =
+      root.dataset.baseline &&
+      fetch(url(root.dataset.baseline, {}, 1))
+        .then(function (answer) {
+          return answer.status === 200 ? answer.json() : null;
+        })
+        .catch(function () {
+          return null;
+        });
     function load(window_) {
       var mine = ++asked;
       fetch(url(root.dataset.run, window_, width()))
@@ -86,6 +103,7 @@
           explain();
           tellWaits();
           loadBase(mine);
+          loadWhole();
           draw();
           remember();
           root.dataset.drawn = String(mine);
@@ -104,15 +122,83 @@
       }
       return low;
     }
+    function last() {
+      return data.steps[data.steps.length - 1].end_ns;
+    }
+    function loadWhole() {
+      if (whole_) return;
+      whole_ = { lanes: [] };
+      fetch(url(root.dataset.run, { from: 0, to: last() }, width()))
+        .then(function (answer) {
+          return answer.status === 200 ? answer.json() : whole_;
+        })
+        .then(function (got) {
+          whole_ = got;
+          draw();
+        })
+        .catch(function () {});
+    }
+    function overview(ink, ground) {
+      /* All steps in a strip; what lies outside the window is pale. */
+      var per = width() / last();
+      context.fillStyle = ground;
+      context.fillRect(left, 0, width(), OVER - 4);
+      var lane = whole_ && whole_.lanes[0];
+      for (var i = 0; lane && i < lane.start_ns.length; i++) {
+        context.globalAlpha = lane.start_ns[i] + lane.length_ns[i] < from || lane.start_ns[i] > to ? 0.35 : 1;
+        context.fillStyle = hue(whole_.keys[lane.key[i]]);
+        context.fillRect(left + lane.start_ns[i] * per, 0, Math.max(lane.length_ns[i] * per, 0.6), OVER - 4);
+      }
+      context.globalAlpha = 1;
+      context.strokeStyle = ink;
+      context.lineWidth = 1.5;
+      context.strokeRect(left + from * per + 0.75, 0.75, Math.max((to - from) * per - 1.5, 2), OVER - 5.5);
+    }
+    function measured(perNs, height, ink, ground) {
+      /* What lies between two points; a lone one waits for the other. */
+      if (!marks.length) return;
+      var ends = marks.map(function (ns) { return left + (ns - from) * perNs; }).sort(function (a, b) { return a - b; });
+      context.save();
+      context.beginPath();
+      context.rect(left, OVER, width(), height);
+      context.clip();
+      context.strokeStyle = ink;
+      context.lineWidth = 1;
+      ends.forEach(function (x) {
+        context.beginPath();
+        context.moveTo(x + 0.5, OVER);
+        context.lineTo(x + 0.5, height);
+        context.stroke();
+      });
+      if (ends.length === 2) {
+        context.globalAlpha = 0.12;
+        context.fillStyle = ink;
+        context.fillRect(ends[0], OVER, ends[1] - ends[0], height);
+        var said = duration(Math.abs(marks[1] - marks[0]));
+        var wide = context.measureText(said).width;
+        var at_ = Math.min(Math.max((ends[0] + ends[1] - wide) / 2, left + 4), left + width() - wide - 4);
+        context.globalAlpha = 1;
+        context.fillStyle = ground;
+        context.fillRect(at_ - 4, OVER, wide + 8, AXIS - OVER - 2);
+        context.fillStyle = ink;
+        context.fillText(said, at_, (OVER + AXIS) / 2 - 1);
+      }
+      context.restore();
+    }
+    function tellMarks() {
+      var said = marks.length === 2 ? "between the marks: " + duration(Math.abs(marks[1] - marks[0]))
+        : marks.length ? "one mark is set; m sets the other" : "";
+      spanned.textContent = said;
+    }
+    function mark(ns) {
+      marks = marks.length === 1 ? [marks[0], ns] : [ns];
+      tellMarks();
+      draw();
+    }
     function loadBase(mine) {
       if (!root.dataset.baseline) return;
       var step = data.steps[data.step];
-      var first = base
-        ? Promise.resolve(base.whole)
-        : fetch(url(root.dataset.baseline, {}, 1)).then(function (answer) {
-            return answer.status === 200 ? answer.json() : null;
-          });
-      first
+      baseline
         .then(function (whole) {
           if (!whole) return null;
           var origin = whole.steps[whole.step].start_ns;
@@ -152,9 +238,8 @@
     }
     function move(newFrom, newTo) {
       if (!data) return;
-      var last = data.steps[data.steps.length - 1].end_ns;
-      var length = Math.min(Math.max(newTo - newFrom, 200), last);
-      newFrom = Math.min(Math.max(newFrom, 0), last - length);
+      var length = Math.min(Math.max(newTo - newFrom, 200), last());
+      newFrom = Math.min(Math.max(newFrom, 0), last() - length);
       from = newFrom;
       to = newFrom + length;
       draw();
@@ -175,7 +260,15 @@
         var device = base.shown.lanes[0];
         all.splice(1, 0, { lane: device, of: base.shown, shift: base.shift, name: "Baseline" });
       }
-      return all;
+      return all.filter(function (row) { /* a stream or thread that does nothing here takes no room */
+        return row.lane.start_ns.length || /^(device|host)$/.test(row.lane.kind);
+      });
+    }
+    function empty() {
+      return data.lanes.filter(function (lane) { return !lane.start_ns.length && /^(stream|thread)$/.test(lane.kind); });
+    }
+    function deep(lane) {
+      return lane.calls ? Math.max.apply(null, lane.calls.depth) + 1 : 0;
     }
     function draw() {
       if (drawing) return;
@@ -199,8 +292,10 @@
       var height = AXIS;
       rows.forEach(function (row) {
         row.y = height + above;
-        height = row.y + HEIGHTS[row.lane.kind] + GAP;
+        height = row.y + HEIGHTS[row.lane.kind] + CALL * deep(row.lane) + GAP;
       });
+      var folded = empty();
+      if (folded.length) height += CALL;
       var ratio = window.devicePixelRatio || 1;
       if (canvas.width !== Math.round(root.clientWidth * ratio) || canvas.height !== Math.round(height * ratio)) {
         canvas.width = Math.round(root.clientWidth * ratio);
@@ -212,7 +307,13 @@
       context.font = font;
       context.textBaseline = "middle";
       var perNs = width() / (to - from);
+      overview(ink, ground);
       ticks(perNs, height, soft, line);
+      if (folded.length) {
+        context.fillStyle = soft;
+        var names = folded.map(function (lane) { return lane.name; }).join(", ");
+        context.fillText(cut("nothing here: " + names, root.clientWidth - 8), 0, height - CALL / 2);
+      }
       var term = search.value.trim().toLowerCase();
       hits = [];
       named = [];
@@ -226,7 +327,7 @@
         context.fillRect(left, y, width(), tall);
         context.save();
         context.beginPath();
-        context.rect(left, y, width(), tall);
+        context.rect(left, y, width(), tall + CALL * deep(row.lane));
         context.clip();
         var lane = row.lane;
         for (var i = 0; i < lane.start_ns.length; i++) {
@@ -242,7 +343,9 @@
           var quiet = w > 3 && theme.quiet[key];
           context.globalAlpha = dim * (quiet || 1);
           context.fillStyle = paint_;
-          context.fillRect(x, y, w - (w > 3 ? 0.5 : 0), tall);
+          var shares = lane.mixed && lane.mixed[i];
+          if (shares) stack(shares, row.of.keys, x, w, y, tall);
+          else context.fillRect(x, y, w - (w > 3 ? 0.5 : 0), tall);
           context.globalAlpha = dim;
           var edge = quiet ? paint_ : w > 3 && theme.edges[paint_];
           if (edge) {
@@ -263,6 +366,7 @@
           if (row.of === data) hits.push([x, w, y, tall, lane, i]);
         }
         context.globalAlpha = 1;
+        if (lane.calls && row.of === data) calls(lane, y + tall, perNs, ink, line, ground);
         if (kernel && row.of === data && (lane.kind === "device" || lane.name === kernel.stream)) {
           context.strokeStyle = ink;
           context.lineWidth = 2;
@@ -273,7 +377,36 @@
         context.restore();
       });
       if (kernel && kernel.launch_to_start_ns !== null) arrow(rows, perNs, ink);
+      measured(perNs, height, ink, ground);
       found.textContent = term && data.found !== undefined ? data.found.toLocaleString("en") + " found" : "";
+    }
+    function stack(shares, keys, x, w, y, tall) {
+      /* What is merged into a pixel, each kind as tall as its share: most of it alone would hide the rest. */
+      var top = y + tall;
+      shares.forEach(function (share) {
+        top -= share[1] * tall;
+        context.fillStyle = hue(keys[share[0]]);
+        context.fillRect(x, top, w, share[1] * tall);
+      });
+    }
+    function calls(lane, y, perNs, ink, line, ground) {
+      /* What the thread did by name, each event below the one that it lies in. */
+      var own = lane.calls;
+      for (var i = 0; i < own.start_ns.length; i++) {
+        var x = left + (own.start_ns[i] - from) * perNs;
+        var w = own.length_ns[i] * perNs;
+        var top = y + own.depth[i] * CALL;
+        context.fillStyle = ground;
+        context.fillRect(x, top + 1, w, CALL - 1);
+        context.strokeStyle = line;
+        context.lineWidth = 1;
+        context.strokeRect(x + 0.5, top + 1.5, w - 1, CALL - 2);
+        context.fillStyle = ink;
+        var begins = Math.max(x, left);
+        var room = Math.min(x + w, left + width()) - begins - 6;
+        if (room > 12) context.fillText(cut(data.names[own.label[i]], room), begins + 3, top + CALL / 2 + 1);
+        hits.push([x, w, top, CALL, lane, i, own]);
+      }
     }
     function arrow(rows, perNs, ink) {
       /* From the launch on the host to the kernel on the device. */
@@ -334,6 +467,9 @@
         if (each)
           each.lanes.forEach(function (lane) {
             if (each === data || lane.kind === "device") lane.key.forEach(function (key) { met[each.keys[key]] = true; });
+            if (each === data) Object.keys(lane.mixed || {}).forEach(function (at) {
+              lane.mixed[at].forEach(function (share) { met[each.keys[share[0]]] = true; });
+            });
           });
       });
       var own = data.keys.slice(data.keys.indexOf("host") + 1);
@@ -390,6 +526,8 @@
     }
     function bare(name) {
       /* A kernel without return type, namespaces, parameters and template arguments. */
+      var own = /^cutlass::Kernel2?<(\w+)/.exec(short(name)); /* CUTLASS names them all alike */
+      if (own) return own[1];
       var head = short(name).replace(/\(anonymous namespace\)::/g, "").split(/[<(]/)[0];
       return head.indexOf("/") >= 0 ? short(name) : head.slice(head.lastIndexOf("::") < 0 ? 0 : head.lastIndexOf("::") + 2) || name;
     }
@@ -430,7 +568,7 @@
         context.stroke();
         context.fillStyle = soft;
         if (x + 3 + context.measureText(text(n * step)).width > left + width()) continue;
-        context.fillText(text(n * step), x + 3, AXIS / 2 - 2);
+        context.fillText(text(n * step), x + 3, (OVER + AXIS) / 2 - 2);
         labels.push(text(n * step));
       }
       root.dataset.ticks = JSON.stringify(labels);
@@ -460,7 +598,7 @@
       /* Whole, where the drawing has no room: a kernel's name, what another interval is, a lane's name. */
       var hit = under(event);
       if (hit) {
-        var lane = hit[4];
+        var lane = hit[6] || hit[4];
         var i = hit[5];
         return lane.label[i] >= 0 ? data.names[lane.label[i]] : label(data.keys[lane.key[i]]) + " " + duration(lane.length_ns[i]);
       }
@@ -523,7 +661,7 @@
       var asking = new URLSearchParams({ run: root.dataset.run, search: search.value.trim(), from: String(Math.round(from)) });
       if (picked >= 0) asking.set("row", String(picked));
       if (back) asking.set("back", "1");
-      fetch("/next.json?" + asking.toString())
+      fetch(window.mpprof.at("/next.json?") + asking.toString())
         .then(function (answer) {
           return answer.status === 200 ? answer.json() : answer.status === 204 ? null : Promise.reject(answer.status);
         })
@@ -541,7 +679,7 @@
     }
     function save() {
       var asking = new URLSearchParams({ run: root.dataset.run, from: String(Math.round(from)), to: String(Math.round(to)) });
-      fetch("/trace.json?" + asking.toString())
+      fetch(window.mpprof.at("/trace.json?") + asking.toString())
         .then(function (answer) {
           if (answer.status !== 200) return answer.text().then(function (text) { return Promise.reject(text); });
           return answer.blob();
@@ -549,10 +687,10 @@
         .then(function (blob) {
           var link = element("a");
           link.href = URL.createObjectURL(blob);
-          link.download = "mpprof-trace.json";
+          link.download = window.mpprof.file("trace", "json");
           link.click();
           setTimeout(function () { URL.revokeObjectURL(link.href); }, 10000);
-          say("Saved as mpprof-trace.json: open it in ui.perfetto.dev.");
+          say("Saved as " + link.download + ": open it in ui.perfetto.dev.");
         })
         .catch(function (error) {
           say("Nothing was saved: " + error);
@@ -565,19 +703,37 @@
       kernel = null;
       remember();
       draw();
-      entitle(label(data.keys[lane.key[i]]));
-      line("took", duration(lane.length_ns[i]));
+      var own = hit[6] || lane;
+      entitle(hit[6] ? data.names[own.label[i]] : label(data.keys[lane.key[i]]));
+      line("took", duration(own.length_ns[i]));
       line("on", lane.name);
-      if (lane.count[i] > 1) line("events", String(lane.count[i]) + " merged: zoom in");
+      if (!hit[6] && lane.count[i] > 1) line("events", String(lane.count[i]) + " merged: zoom in");
     }
     var dragged = null;
     canvas.addEventListener("pointerdown", function (event) {
-      dragged = { x: event.clientX, from: from, to: to, moved: false };
+      if (!data) return;
+      dragged = { x: event.clientX, from: from, to: to, moved: false, over: at(event)[1] < OVER, measures: event.shiftKey };
+      if (dragged.over) centre(event);
+      if (dragged.measures && !dragged.over) marks = [instant(event)];
       canvas.setPointerCapture(event.pointerId);
     });
+    function instant(event) {
+      return from + ((at(event)[0] - left) / width()) * (to - from);
+    }
+    function centre(event) {
+      var middle = ((at(event)[0] - left) / width()) * last();
+      move(middle - (to - from) / 2, middle + (to - from) / 2);
+    }
     canvas.addEventListener("pointermove", function (event) {
       if (!dragged) {
         canvas.title = titleAt(event);
+        return;
+      }
+      if (dragged.over) return centre(event);
+      if (dragged.measures) {
+        marks = [marks[0], instant(event)];
+        tellMarks();
+        draw();
         return;
       }
       var by = event.clientX - dragged.x;
@@ -590,10 +746,10 @@
     canvas.addEventListener("pointerup", function (event) {
       var was = dragged;
       dragged = null;
-      if (!was || was.moved) return;
+      if (!was || was.moved || was.over || was.measures) return;
       var hit = under(event);
       if (!hit) return;
-      if (hit[4].row[hit[5]] >= 0) pick(hit[4].row[hit[5]]);
+      if (!hit[6] && hit[4].row[hit[5]] >= 0) pick(hit[4].row[hit[5]]);
       else tell(hit);
     });
     canvas.addEventListener(
@@ -620,7 +776,13 @@
         "0": function () { whole(); },
         n: function () { follow(false); },
         p: function () { follow(true); },
-        Escape: function () { pick(-1); },
+        m: function () { mark(kernel ? kernel.start_ns : (from + to) / 2); },
+        Escape: function () {
+          if (!marks.length) return pick(-1);
+          marks = [];
+          tellMarks();
+          draw();
+        },
       };
     }
     function act(event, does) {

@@ -43,7 +43,8 @@ def chart(rows: Sequence[Row], id: str, *, line_ns: float | None = None) -> html
 
 
 def _bar(row: Row, whole: float) -> html.Li:
-    low, length = min(row.start_ns, row.start_ns + row.length_ns), abs(row.length_ns)
+    ends = sorted((row.start_ns, row.start_ns + row.length_ns))
+    low, length = max(ends[0], 0.0), ends[1] - max(ends[0], 0.0)  # what is below zero has no bar
     kind = f"mp-fill mp-k-{row.kind}" + (" mp-computed" if row.computed else "")
     parts = [html.Span(className=kind, style=_place(low, length, whole))]
     end = _percent((low + length) / whole)

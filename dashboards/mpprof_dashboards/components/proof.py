@@ -66,14 +66,23 @@ def _dots(source: RunTables, run: str, document: Report) -> tuple[proof.Dot, ...
             matrix = row["kind"] in ("unit", "off")
             first = matrix and (row["key"] in about or not about)
             found.append(
-                proof.Dot(row["short"], row["intensity"], row["flops_per_s"], row["ns"], row["kind"], first)
+                proof.Dot(
+                    row["short"],
+                    row["intensity"],
+                    row["flops_per_s"],
+                    row["ns"],
+                    row["kind"],
+                    first,
+                    f"{row['precision']}_cuda" if row["kind"] == "off" else "",
+                )
             )
     return tuple(found)
 
 
 def sections(document: Report, given: Material, query: str) -> list[html.Section]:
     """Return the proof of the first cause and, where that is not the step itself, the step; all where they
-    are known. Numbers out of range are proved by exponents, and below them by what the loss scale did."""
+    are known. Exponents prove that numbers are out of range; the course of the loss scale is shown below
+    them."""
     step, kind = _step(given.timeline, query), proof.kind_of(document)
     first = {"rail": _rail, "roofline": _roofline, "staircase": _staircase}.get(kind)
     numbers = _exponents(given, query) if kind == "rail" else None

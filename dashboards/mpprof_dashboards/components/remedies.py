@@ -54,6 +54,9 @@ def remedies(document: Report, query: str) -> html.Section | None:
         if (own := content.own_ns(cause)) is not None
     ):
         note += f"; outlined: {content.baseline_words(document)} would gain it, too"
+    answer = document.answer
+    if answer.kind == words.ESTIMATED and answer.code is None and answer.do:
+        note = words.joined(("the changes that were found", note)).replace(" · ", "; ")
     if paying and one_step(document):
         note += "; from a single step, which may not be representative"
     combos = combinations(document) if paying else []
@@ -97,8 +100,9 @@ def _switch(document: Report, how: Sequence[Remedy]) -> html.Tr:
     """Return mixed precision as a row of its own: its gain is estimated by itself."""
     step, speedup = document.facts.step_ns, document.speedup
     could = speedup.attainable_range if speedup else None
-    gains, after = "—", "—"
+    gains, after, known = "—", "—", "not known: mpprof try measures it"
     if step and could and tells(could):
+        known = words.ESTIMATED
         best = step / could.high
         gains, after = f"up to {words.duration(step - best)}", words.duration(best)
     apart = "Estimated by itself: the gains of the others are those in float32."
@@ -109,7 +113,7 @@ def _switch(document: Report, how: Sequence[Remedy]) -> html.Tr:
             html.Td(_as_code(how)),
             _number(_GAINS, gains),
             _number(_AFTER, after),
-            html.Td("estimated"),
+            html.Td(known),
         ]
     )
 
@@ -159,10 +163,15 @@ def _combination(
         begin, times = each, f" per applied update{times}"  # the remedy of skips comes before all
     elif content.changes_type(document):
         times += " in this run's type"
-    limit = f"; then the {facts.limited_by} limits" if every and facts.limited_by else ""
     plan = document.whatif
     divided = plan is not None and len(plan.subsets_ns or ()) <= _MOST_DIVIDED
     parts = flow.after_parts(document, after, codes) if divided else ()
+    limit = ""
+    if every and facts.limited_by == "device" and len(parts) > 1:
+        longest = max(parts, key=lambda part: part.ns)
+        limit = f"; {words.then_longest(longest.name[:1].lower() + longest.name[1:], longest.ns)}"
+    elif every and facts.limited_by:
+        limit = f"; then the {facts.limited_by} limits"
     return {
         "step": words.duration(after),
         "total": f"{words.duration(begin)} → {words.duration(after)}{times}{limit}",
@@ -334,7 +343,10 @@ def _others(document: Report, told: list[str]) -> list[Any]:
         [each for each in plan.surfacing if each.gain_ns >= content.SURFACING_RATIO * after] if plan else []
     )
     if surfacing:
-        shown = ", ".join(f"{each.code} ({words.duration(each.gain_ns)})" for each in surfacing[:3])
+        shown = ", ".join(
+            f"{each.code} {without_finding.about(each.code)} ({words.duration(each.gain_ns)})"
+            for each in surfacing[:3]
+        )
         parts.append(f"Comes to light then: {shown}")
     if others:
         named = first_of(list(map(words.plain, others)), MOST_NAMED, "; ")

@@ -185,11 +185,22 @@ def _place(begin: float, length: float) -> dict[str, str]:
     return {"left": f"{100 * begin:.3f}%", "width": f"{100 * length:.3f}%"}
 
 
+_LAST_RATIO = 0.8
+"""Of the step: to the right of a later mark a phone has no room for its time."""
+
+
 def _axis(timeline: Timeline) -> html.Div:
     whole = timeline["to_ns"] - timeline["from_ns"]
     ticks = [ns for ns in _ticks(whole) if ns <= 0.97 * whole]
     return html.Div(
-        [html.Span(words.duration(ns), style={"left": f"{100 * ns / whole:.3f}%"}) for ns in ticks],
+        [
+            html.Span(
+                words.duration(ns),
+                style={"left": f"{100 * ns / whole:.3f}%"},
+                className="mp-strip-last" if ns > _LAST_RATIO * whole else "",
+            )
+            for ns in ticks
+        ],
         className="mp-strip-axis",
         **{"aria-hidden": "true"},
     )

@@ -14,6 +14,7 @@ from mpprof.model.account import tells
 from mpprof.report import units, words
 from mpprof.report.content import (
     PAYING_RATIO,
+    SMALL_RATIO,
     baseline_words,
     changes_type,
     lost_per_update,
@@ -34,6 +35,10 @@ _LEAST_RATIO = 0.0008
 _SAID_RATIO = 0.015
 """Of the longest bar: a band whose class changed by less is not labelled, unless it is wide itself."""
 _WIDE_RATIO = 0.08
+_TOLD_WAITS = 0.05
+"""Of the attainable step: waits that it keeps and that are less need no word."""
+_NEARLY_RATIO = 0.1
+"""Of a change of all waits: what one of them leaves of it where it alone is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +185,8 @@ def _this_run(document: Report, step: float) -> Bar:
     time, facts = document.time, document.facts
     name = words.plain(document.run.policy or document.run.compute_dtype or words.computes(document) or "")
     said = words.speedup(facts.observed) if facts.observed and not facts.unlike else ""
+    if said and time is not None and time.unlike is not None:  # the bar is a longer step than its speedup's
+        said = words.unprofiled(step, said)
     if time is None:
         whole = Segment("step", "plain", words.WHOLE_STEP, step)
         return Bar("step", name, words.THIS_RUN, (whole,), said, strong=True)
@@ -277,6 +284,10 @@ def _alone(document: Report) -> Bar | None:
         else (Segment("attainable", "plain", name, attainable),)
     )
     said = words.about(words.speedup(facts.attainable))
+    waits = [limit for limit in speedup.attainable_limits if limit.category in theme.WAITS]
+    kept, were = sum(limit.best_ns for limit in waits), sum(limit.ns_per_step for limit in waits)
+    if close and kept >= _TOLD_WAITS * attainable and abs(kept - were) < SMALL_RATIO * were:
+        said += f"; {words.WAITS_STAY}"
     return Bar("attainable", words.PRECISION_ALONE, words.COMPUTED, segments, said, computed=True)
 
 
@@ -371,13 +382,26 @@ def _bands(upper: Bar, lower: Bar) -> tuple[Band, ...]:
         one, other = above.get(kind, (begin, begin)), below.get(kind, (end, end))
         before, now = one[1] - one[0], other[1] - other[0]
         told = abs(now - before) >= _SAID_RATIO * least or max(before, now) >= _WIDE_RATIO * least
-        said = (
-            words.became(before, now, theme.FLOW_WORDS.get(kind, ""), as_times=kind == "matmul")
-            if told
-            else ""
-        )
+        said = ""
+        if told and kind == "wait":
+            said = _wait_said(upper, lower)
+        elif told:
+            said = words.became(before, now, theme.FLOW_WORDS.get(kind, ""), as_times=kind == "matmul")
         bands.append(Band(kind, one, other, said))
     return tuple(bands)
+
+
+def _wait_said(upper: Bar, lower: Bar) -> str:
+    """Return what became of the waits, by the name of the one that makes nearly all of the change."""
+    before, now = ({part.key: part for part in bar.segments if part.kind == "wait"} for bar in (upper, lower))
+    sums = [sum(part.ns for part in parts.values()) for parts in (before, now)]
+    changes = {key: sum(part.ns for part in (now.get(key),) if part) for key in (*before, *now)}
+    changes = {key: ns - (before[key].ns if key in before else 0.0) for key, ns in changes.items()}
+    key = max(changes, key=lambda each: abs(changes[each]))
+    one, whole = changes[key], sums[1] - sums[0]
+    if key in before and key in now and abs(whole - one) <= _NEARLY_RATIO * abs(whole):
+        return words.became(before[key].ns, now[key].ns, now[key].name.lower())
+    return words.became(sums[0], sums[1], theme.FLOW_WORDS["wait"])
 
 
 def _extents(bar: Bar) -> dict[str, tuple[float, float]]:

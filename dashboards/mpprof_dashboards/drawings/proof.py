@@ -46,6 +46,8 @@ def kind_of(document: Report) -> Kind:
 # --- matrix work below the roofs ---------------------------------------------------------------------------
 
 _ROOFS = (("fp16", "16 bit"), ("bf16", "16 bit"), ("tf32", "TF32"), ("fp32_cuda", "float32, ordinary"))
+_NARROW_ORDINARY = ("fp16_cuda", "fp16, ordinary")
+"""A roof where a dot is below it."""
 _TALL = 250.0
 _TOP, _BOTTOM = 40.0, 22.0
 _APART = 15.0
@@ -66,6 +68,14 @@ class Dot:
     ns: float
     kind: str
     first: bool
+    peak: str = ""
+    """Off the units: the key of the peak of ordinary arithmetic in its type."""
+
+
+def ordinary(dot: Dot, roofs: Roofs) -> float | None:
+    """Return the peak of ordinary arithmetic in a dot's type; None: not known, or below what it reached."""
+    rate = roofs["flops_per_s"].get(dot.peak)
+    return rate if rate is not None and rate >= dot.rate else None
 
 
 def roof_at(roofs: Roofs, intensity: float) -> float | None:
@@ -85,6 +95,9 @@ def roofline(dots: Sequence[Dot], roofs: Roofs | None) -> str:
     rates = {
         rate: name for key, name in reversed(_ROOFS) if (rate := roofs["flops_per_s"].get(key)) is not None
     }
+    key, name = _NARROW_ORDINARY
+    if any(dot.peak == key and ordinary(dot, roofs) for dot in shown):
+        rates.setdefault(roofs["flops_per_s"][key], name)
     if not bandwidth or not rates:
         return ""
     low_x = min(dot.intensity for dot in shown) / 2
@@ -132,6 +145,10 @@ def _named(dot: Dot, roofs: Roofs, at: float, y: sparks.Place) -> list[str]:
     found = []
     if roof is not None and roof > dot.rate:
         reached += f" of {words.quantity(roof, 'flops_per_s')}"
+        if own := ordinary(dot, roofs):
+            peak, unit = words.quantity(own, "flops_per_s").split(" ")
+            peak = peak if reached.endswith(unit) else f"{peak} {unit}"  # a phone has room for one unit
+            reached += f", {words.percent(dot.rate / own)} of {peak}"
         place = svg.percent(at)
         ends: dict[str, Any] = {"x1": place, "x2": place, "y1": y(roof), "y2": y(dot.rate)}
         found.append(svg.element("line", class_="mp-proof-gap", **ends))

@@ -34,13 +34,13 @@ def marks_of(document: Report) -> tuple[Mark, ...]:
     facts, answer = document.facts, document.answer
     if facts.observed is None or facts.unlike or undecided(document) or not answer.figure:
         return ()
-    marks = [Mark("one", 1.0, "1x"), Mark("now", facts.observed, words.speedup(facts.observed))]
+    marks = [Mark("one", 1.0, "1x"), Mark("now", facts.observed, "this run")]
     codes = paying(document)
     first = next((cause for cause in facts.causes if codes and cause.code == codes[0]), None)
     base = None if changes_type(document) else facts.baseline_step_ns
     if first is not None and first.step_ns and base:
         times = base / first.step_ns
-        marks.append(Mark("after", times, words.about(words.speedup(times))))
+        marks.append(Mark("after", times, f"first change: {words.about(words.speedup(times))}"))
     if facts.attainable is not None:
         marks.append(Mark("alone", facts.attainable, words.PRECISION_ALONE))
     return tuple(marks)
@@ -60,7 +60,7 @@ def draw(marks: tuple[Mark, ...]) -> str:
             "rect", x=svg.percent(left), y=8, width=svg.percent(right - left), height=6, class_="mp-ruler-got"
         )
     )
-    below: list[list[tuple[float, float]]] = [[], []]
+    below: list[list[tuple[float, float]]] = [[] for _ in marks]
     for mark in marks:
         at = where[mark.key]
         colour = theme.KIND_COLOURS["unit"] if mark.key == "alone" else None
@@ -80,22 +80,18 @@ def draw(marks: tuple[Mark, ...]) -> str:
         )
         half = _LETTER * len(mark.said) / 2 + 4
         middle = at * WIDTH
-        anchor, begin = ("middle", middle - half)
+        place, anchor, begin = svg.percent(at), "middle", middle - half
         if begin < 0:
-            anchor, begin = "start", middle
+            place, anchor, begin = "0", "start", 0.0
         elif middle + half > WIDTH:
-            anchor, begin = "end", middle - 2 * half
+            place, anchor, begin = "100%", "end", WIDTH - 2 * half
         ends = begin, begin + 2 * half
-        row = next((row for row in (0, 1) if all(ends[0] >= e or ends[1] <= b for b, e in below[row])), None)
-        if row is None or mark.key == "now":  # the large figure above says it
-            continue
+        row = next(at for at, row in enumerate(below) if all(ends[0] >= e or ends[1] <= b for b, e in row))
         below[row].append(ends)
         drawn.append(
-            svg.text(
-                mark.said, x=svg.percent(at), y=33 + 14 * row, text_anchor=anchor, class_="mp-ruler-said"
-            )
+            svg.text(mark.said, x=place, y=33 + 14 * row, text_anchor=anchor, class_="mp-ruler-said")
         )
-    height = 52 if below[1] else 38
+    height = 38 + 14 * sum(1 for row in below[1:] if row)
     label = words.joined([mark.said for mark in marks])
     return svg.element(
         "svg",

@@ -51,7 +51,7 @@ def draw(curve: Curve) -> str:
     def y(value: float) -> float:
         return round(_HEIGHT - 3 - (_HEIGHT - 6) * min(1.0, max(0.0, (value - low) / span)), 2)
 
-    # Where less than a point is missing the line goes on: nobody could see it.
+    # If less than a point is missing the line goes on: the gap would not be visible.
     missing = (np.diff(np.flatnonzero(known)) > 1) & (np.diff(at) >= (last - first) / MOST_POINTS)
     gaps = np.flatnonzero(missing) + 1
     drawn = stairs(at, values, x, y) if curve.stairs else _stretches(at, values, gaps, x, y)

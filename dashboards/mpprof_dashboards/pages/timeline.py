@@ -58,7 +58,7 @@ def _tools(context: Context, timeline: Timeline) -> list[Any]:
             title="All events of the window shown, as a Chrome trace: open it in ui.perfetto.dev",
         ),
         html.Span(
-            "wheel or w/s zooms, drag or a/d moves, n/p walks the kernels, / searches",
+            "wheel or w/s zooms, drag or a/d moves, n/p walks the kernels, m or shift-drag measures",
             className="mp-note mp-keyboard",
         ),
         html.Span("Drag to move; tap a kernel for its whole name.", className="mp-note mp-touch"),

@@ -12,6 +12,7 @@ from mpprof.report import units, whole_window, without_finding, words
 from mpprof.report.content import (
     busy_heading,
     busy_kernels,
+    busy_shares,
     loss_scale,
     matrix_units,
     mean_of,
@@ -100,7 +101,7 @@ def content(
 
 
 def _warnings(document: Report, state: str | None) -> list[str]:
-    """Return the warnings of a run; that no end was recorded is none of a training that is running."""
+    """Return the warnings of a run; a missing end is not a warning while the training runs."""
     return [said for said in document.warnings if not (state == "running" and said.startswith(NO_END))]
 
 
@@ -136,9 +137,8 @@ def _hero(
         [
             html.H1(answer.sentence, className="mp-headline", id="headline"),
             html.P(_subject(document, baseline, state), className="mp-subject"),
-            _ended(state, steps),
             html.P(because, className="mp-subject", id="because") if because else None,
-            html.P(["First: ", do], className="mp-subject", id="do") if do else None,
+            html.P([_first(answer), do], className="mp-subject", id="do") if do else None,
             cards.inline_figures(figures(document)),
         ],
         className="mp-hero-text",
@@ -168,6 +168,11 @@ def _running(
     return html.Div(html.Div(text, className="mp-hero-text"), className="mp-hero")
 
 
+def _first(answer: Answer) -> str:
+    """Return what stands before the thing to do: nothing where that is a measurement, and no change."""
+    return "" if answer.kind == words.ESTIMATED and answer.code is None else "First: "
+
+
 def _length(answer: Answer) -> str:
     return " mp-long" if len(answer.figure) > 7 else ""
 
@@ -192,18 +197,6 @@ _STATES = {
     "unfinished": "No end of the training was recorded.",
     "unrecorded": "Recording ended before the training did: later steps are not known.",
 }
-
-
-def _ended(state: str | None, steps: StepTable | None) -> html.P | None:
-    """Return that a training stopped without a word, which no file of the run says; None of any other."""
-    if state != "stopped":
-        return None
-    last = int(steps.step.max(initial=0)) if steps is not None else 0
-    after = f"after step {words.count(last)}" if last else "before its first step"
-    text = (
-        f"Training stopped {after} without an end on record: its process was killed, or its machine stopped."
-    )
-    return html.P(text, className="mp-subject", id="ended")
 
 
 def _subject(document: Report, baseline: str | None, state: str | None) -> list[Any]:
@@ -344,16 +337,14 @@ def account_rows(time: Time) -> list[bars.Row]:
 
 
 def _account(parts: tuple[Slice, ...], whole: float, per_whole: str) -> list[bars.Row]:
-    """Return the slices as bars placed end to end."""
-    rows, position = list[bars.Row](), 0.0
+    """Return the slices as bars on one scale; the flow shows how they add up."""
+    rows = list[bars.Row]()
     for part in sorted(parts, key=waterfall.account_order):
         for name, kind, key, ns in (piece for piece in waterfall.pieces(part) if piece[3]):
             share = "" if ns < 0 or not whole else words.percent(ns / whole)
             hint = waterfall.account_hover(part, per_whole)
-            rows.append(
-                bars.Row(name, ns, words.duration(ns), kind, key, start_ns=position, note=share, hint=hint)
-            )
-            position += ns
+            size = f"{'−' if ns < 0 else ''}{words.duration(abs(ns))}"
+            rows.append(bars.Row(name, ns, size, kind, key, note=share, hint=hint))
     return rows
 
 
@@ -401,14 +392,22 @@ def _kernels(document: Report) -> html.Section | None:
         (
             words.shorten(each.name, 64),
             words.joined(
-                (each.share, each.time, each.rate, "" if each.of_peak == "-" else f"{each.of_peak} of peak")
+                (
+                    each.time,
+                    each.share,
+                    "no rate" if each.rate == "-" else each.rate,
+                    f"{each.of_peak} of its roof, {each.roof}" if each.roof else "",
+                )
             ),
         )
         for each in busy_kernels(document)
     ]
     if not rows:
         return None
-    return cards.section(busy_heading(document), cards.pairs(rows), cards.remarks(without_rate(document)))
+    return cards.section(
+        busy_heading(document), cards.pairs(rows), cards.remarks(without_rate(document)),
+        note=busy_shares(document),
+    )  # fmt: skip
 
 
 def _bounds(document: Report) -> html.Section | None:

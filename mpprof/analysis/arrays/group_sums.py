@@ -20,7 +20,7 @@ def pick(column: NDArray[T], rows: NDArray[np.integer]) -> NDArray[T]:
 
 
 def lookup(column: NDArray[Any], op: Int32) -> Int64:
-    """Return `column[op]` where some ops are -1 (their value is of no account); a column may be empty."""
+    """Return `column[op]` where some ops are -1 (their value is not used); a column may be empty."""
     return np.append(column, -1)[op].astype(np.int64)
 
 

@@ -14,7 +14,7 @@ the order in which they ran, and a block may reach over the end of an epoch: wha
 is scatter, too.
 
 Few stalls that hold much of the time do not show how often they come, and leave no interval.
-`with_few_stalls` tells what is sure all the same: a stall only makes a step longer, and the number seen
+`with_few_stalls` returns what is sure in spite of that: a stall only makes a step longer, and the number seen
 bounds how many there are (Garwood 1936).
 
 What a run did not see cannot be told from it: its interval holds for stalls as often as it saw them.
@@ -51,8 +51,8 @@ _LEAST_BLOCKS = 3
 
 @frozen
 class MeanInterval:
-    """The 95 % interval of a mean, by logarithms: `below` and `above` it. `blocks`: so many, or so many
-    stalls, it rests on; few of them make it wide."""
+    """The 95 % interval of a mean, by logarithms: `below` and `above` it. `blocks`: the number of blocks, or
+    of stalls, that it rests on; few of them make it wide."""
 
     mean: float
     below: float

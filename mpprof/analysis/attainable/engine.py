@@ -141,8 +141,8 @@ def _matmul(
 
 def _bound(work: Work, precision: Precision, evidence: Evidence) -> float | None:
     """Return the time of the operations and bytes on matrix units at the peaks; None where they are not
-    known. Of bytes at most half of what it takes now: where it moves them faster than the memory can, they
-    are in a cache."""
+    known. By bytes at most half of what it takes now: if it moves them faster than the memory can, they are
+    in a cache."""
     roof = evidence.roof(work, precision)
     if roof is None:
         return None
@@ -150,7 +150,7 @@ def _bound(work: Work, precision: Precision, evidence: Evidence) -> float | None
 
 
 def _same_rate(work: Work) -> float:
-    """Return the time of the work if it moves its bytes in 16 bits at the rate of today."""
+    """Return the time of the work if it moves its bytes in 16 bits at today's rate."""
     return work.ns / HALF_BYTES if work.precision in ("fp32", "tf32") else work.ns
 
 

@@ -100,7 +100,7 @@ class Evidence:
         for work in self._fed:
             if not work.size or not work.flops:
                 continue
-            # Without starting and draining, of which long kernels have no more than short ones.
+            # Without starting and draining, which take no longer in long kernels than in short ones.
             roof = self.roof(work, work.precision or "fp16")
             running_ns = max(roof[0] if roof else 0.0, work.ns - work.calls * FLOOR_NS)
             peak = self.rate(work.precision or "fp16")
@@ -116,9 +116,9 @@ class Evidence:
         """Return the time of the work if it comes as near to its roofline as kernels of its kind with the
         same bound come to theirs, those of similar size or else the nearest.
 
-        Kernels that by their bytes should wait for memory, and are far from its rate all the same, are held
-        up by their arithmetic: of memory-bound work they tell what is of similar size, and in the place of
-        kernels that are bound by compute how near those come to the peak. Without any, work that is bound by
+        Kernels that should wait for memory by their bytes, but are far from its rate, are limited by their
+        arithmetic. They stand for memory-bound work of similar size, and, if no kernels are compute-bound,
+        show how near such kernels come to the peak. Without any, work that is bound by
         memory comes as near as streaming kernels do."""
         roof, peers = self.roof(work, precision), self._by_kind.get(work.kind)
         if roof is None or peers is None or not work.size:

@@ -134,5 +134,5 @@ def roofline(
 
 
 def streaming_ns(moved_bytes: float, bandwidth_bytes_per_s: float) -> float:
-    """Return the time in which a streaming kernel moves so many bytes."""
+    """Return the time in which a streaming kernel moves this many bytes."""
     return moved_bytes / (bandwidth_bytes_per_s * STREAMING) * 1e9

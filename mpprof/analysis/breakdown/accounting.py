@@ -212,7 +212,7 @@ def _lengths(window: Window, window_ns: float, usual_ns: float | None, run: Run 
 
 
 def _of_blocked_calls(trace: Trace, window: Window, main: DeviceAccount) -> tuple[str, ...]:
-    """Return what is to be said of driver calls that held the device up for a notable part of the step."""
+    """Return a note on driver calls that delayed the device for a notable part of the step."""
     waited_ns = math.fsum(cell.ns_per_step for cell in main.cells if cell.cause == idle.BLOCKED[1])
     if waited_ns < NOTABLE_RATIO * main.step_ns:
         return ()
@@ -456,7 +456,8 @@ def _cells(
 def _candidates(
     trace: Trace, ownership: Ownership, op: int, kernel: str, category: Class, precision: Precision
 ) -> tuple[str, ...]:
-    """Return the layers of which one ran a kernel, of what names no instruction only for matrix work."""
+    """Return the layers one of which ran a kernel; for kernels that name no instruction, only for matrix
+    work."""
     if op < 0 or not trace.ops[op].candidates or (trace.ops[op].hlo is None and category != "matmul"):
         return ()
     return candidates(trace.ops, ownership, op, kernel, precision)

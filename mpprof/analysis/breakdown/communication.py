@@ -114,8 +114,8 @@ class Straggling:
 
 
 def straggling(devices: Sequence[DeviceLoad]) -> Straggling | None:
-    """Return the devices whose own work takes notably longer than the median; None where there are none, or
-    where more than half would be."""
+    """Return the devices whose own work takes notably longer than the median; None without any, or if more
+    than half would count."""
     if len(devices) < 2:
         return None
     # Without collectives in the traces, waiting for others is idle time like any other.
@@ -176,7 +176,7 @@ def landmarks(trace: Trace, placements: Placements, window: Window) -> Landmarks
 
 
 def skew(own: Landmarks | str, first: Landmarks | str) -> ClockSkew | str:
-    """Return how far a host's clock is ahead of the first host's, or why that cannot be told."""
+    """Return how far a host's clock is ahead of the first host's, or why that is not known."""
     for found, whose in ((own, ""), (first, "of the first host: ")):
         if isinstance(found, str):
             return f"{whose}{found}"

@@ -209,8 +209,8 @@ def part(
 
 
 def stated(work: Cost, family: Family | None, *, by_hlo: bool) -> Cost:
-    """Return the cost without bytes that nothing states: an event's shapes are those of the inputs, and what
-    a cast, a reduction or a gather writes, or reads of them, is another number."""
+    """Return the cost without bytes that the trace does not state: an event has the shapes of its inputs, but
+    a cast, a reduction or a gather reads or writes another number of bytes."""
     known = by_hlo or family in MATMUL_FAMILIES or family in _WRITES_AS_MUCH
     return work if known else Cost(work.flops, None)
 

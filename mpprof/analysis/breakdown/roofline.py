@@ -108,8 +108,8 @@ def _flops_by_layer(family: Family, layer: LayerFacts, batch: int) -> float | No
 
 
 def several_fit(op_type: str, tensors: Sequence[Tensor], family: Family | None) -> bool:
-    """Return whether the operands of a product fit several products, of which its event does not say which
-    was done: its operations and the size of its result are then not known."""
+    """Return whether the operands fit several products and the event does not say which one ran: then its
+    operations and the size of its result are not known."""
     return family == "gemm" and len(inner_sizes(op_type, operands_of(op_type, tensors))) > 1
 
 

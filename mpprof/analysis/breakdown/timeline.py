@@ -6,7 +6,8 @@ pixel, so that what is handed on is bounded by the width of the drawing, however
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -44,6 +45,8 @@ _OF_HOST: tuple[tuple[Key, tuple[HostKind, ...]], ...] = (  # the first that is 
 )
 MOST_THREADS = 12
 """The busiest of the host's threads are shown."""
+MOST_CALLS, MOST_DEEP = 2000, 6
+"""Events of a thread that are shown by name, and so far into one another."""
 _CHUNK = 2
 _BACK = 64
 """Of the rows that begin before a window so many may reach into it."""
@@ -51,7 +54,8 @@ _BACK = 64
 
 @frozen
 class Lane:
-    """Intervals in the order of their starts. `row`: of the kernel table; -1: no work of a device."""
+    """Intervals in the order of their starts. `row`: of the kernel table; -1: no work of a device. `calls`:
+    where a thread's events stand in the table of the host; empty: it is no thread."""
 
     name: str
     kind: LaneKind
@@ -59,6 +63,7 @@ class Lane:
     end_ns: Int64
     key: Int8
     row: Int64
+    calls: range = range(0)
 
 
 @frozen
@@ -86,7 +91,8 @@ class Lanes:
 @frozen
 class Shown:
     """A lane within a window. `count`: how many events an interval stands for, `found`: how many of them were
-    searched for; `row` is of the longest."""
+    searched for; `row` is of the longest. `mixed`: of an interval that stands for several kinds, its shares
+    by key, the largest first, by the interval's place in the columns."""
 
     name: str
     kind: LaneKind
@@ -96,6 +102,7 @@ class Shown:
     row: Int64
     count: Int64
     found: Int64
+    mixed: Mapping[int, tuple[tuple[int, float], ...]] | None = None
 
 
 @frozen
@@ -150,7 +157,7 @@ def view(
     kernel table that were searched for."""
     first = int(np.searchsorted(lane.start_ns, start_ns, side="left"))
     last = int(np.searchsorted(lane.start_ns, end_ns, side="left"))
-    # Events that began before the window may reach into it: of a lane's many rows only the ones just before.
+    # Events that began before the window may reach into it; only a lane's last rows before it are searched.
     back = max(0, first - _BACK)
     before = back + np.flatnonzero(lane.end_ns[back:first] > start_ns)
     together = len(before) == first - before[0] if len(before) else True  # a slice copies nothing
@@ -167,16 +174,61 @@ def view(
     if len(row) <= _CHUNK * width or not small.any():
         return Shown(lane.name, lane.kind, start, end, key, row, np.ones(len(row), np.int64), found)
     if small.all():
-        merged = _merged(start, end, key, row, found, start_ns, pixel_ns)
-        return Shown(lane.name, lane.kind, *merged)
+        *merged, by_key = _merged(start, end, key, row, found, start_ns, pixel_ns)
+        return replace(Shown(lane.name, lane.kind, *merged), mixed=_mixed(by_key, np.arange(len(by_key))))
     own = ~small
-    merged = _merged(
+    *merged, by_key = _merged(
         start[small], end[small], key[small], row[small], found[small], start_ns, pixel_ns
     )  # fmt: skip
     kept = (start[own], end[own], key[own], row[own], np.ones(int(own.sum()), np.int64), found[own])
     columns: list[Any] = [np.concatenate([one, other]) for one, other in zip(kept, merged, strict=True)]
     order = np.argsort(columns[0], kind="stable")
-    return Shown(lane.name, lane.kind, *(column[order] for column in columns))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    mixed = _mixed(by_key, place[len(order) - len(by_key) :])
+    return replace(Shown(lane.name, lane.kind, *(column[order] for column in columns)), mixed=mixed)
+
+
+def _mixed(by_key: Int64, place: Int64) -> dict[int, tuple[tuple[int, float], ...]]:
+    """Return the shares of those intervals that stand for several keys, by their places."""
+    found = {}
+    at = np.flatnonzero((by_key > 0).sum(axis=1) > 1)
+    for row, own in zip(place[at].tolist(), by_key[at].tolist(), strict=True):
+        whole = sum(own)
+        shares = [(key, ns / whole) for key, ns in enumerate(own) if ns]
+        found[row] = tuple(sorted(shares, key=lambda each: -each[1]))
+    return found
+
+
+@frozen
+class Calls:
+    """What a thread did by its names, each event below the one that it lies in. `name`: row in Trace.strings;
+    `depth` 0: it lies in no other that is shown."""
+
+    start_ns: Int64
+    end_ns: Int64
+    name: Int64
+    depth: Int64
+
+
+def calls(trace: Trace, lane: Lane, shift_ns: int, start_ns: int, end_ns: int, least_ns: float) -> Calls:
+    """Return the events of a thread in `[start_ns, end_ns)` that are `least_ns` long or longer, the longest
+    `MOST_CALLS` of them and down to `MOST_DEEP`."""
+    rows, table = slice(lane.calls.start, lane.calls.stop), trace.host
+    start, length = table.start_ns[rows] - shift_ns, table.duration_ns[rows]
+    near = (length >= least_ns) & (start < end_ns) & (start + length > start_ns)
+    at = np.flatnonzero(near & (table.kind[rows] != HostKind.MARKER))
+    if len(at) > MOST_CALLS:
+        at = np.sort(at[np.argsort(-length[at], kind="stable")[:MOST_CALLS]])
+    start, end = start[at], start[at] + length[at]
+    depth, over = np.zeros(len(at), np.int64), list[int]()
+    for row, (begins, ends) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        while over and over[-1] <= begins:
+            over.pop()
+        depth[row] = len(over)
+        over.append(ends)
+    shown = depth < MOST_DEEP
+    return Calls(start[shown], end[shown], table.name[rows][at][shown].astype(np.int64), depth[shown])
 
 
 def waits(device: Lane, start_ns: int, end_ns: int) -> tuple[Wait, ...]:
@@ -199,8 +251,8 @@ def waits(device: Lane, start_ns: int, end_ns: int) -> tuple[Wait, ...]:
 
 def _merged(
     start: Int64, end: Int64, key: Int16, row: Int64, found: Int64, origin_ns: int, pixel_ns: float
-) -> tuple[Int64, Int64, Int16, Int64, Int64, Int64]:
-    """Return one interval per pixel in which something begins; `start` ascends."""
+) -> tuple[Any, ...]:
+    """Return one interval per pixel in which something begins, and its time by key; `start` ascends."""
     pixels = np.arange(1, max(int((start[-1] - origin_ns) / pixel_ns), 0) + 2)
     last = np.searchsorted(start, origin_ns + np.ceil(pixels * pixel_ns).astype(np.int64))
     count = np.diff(last, prepend=0)  # the events of a pixel stand together
@@ -216,7 +268,7 @@ def _merged(
     begin = (origin_ns + pixel * pixel_ns).astype(np.int64)
     until = begin + np.clip(busy, 1, np.ceil(pixel_ns)).astype(np.int64)
     most = np.argmax(by_key, axis=1).astype(np.int16)
-    return begin, until, most, row[longest], count, np.add.reduceat(found, first)
+    return begin, until, most, row[longest], count, np.add.reduceat(found, first), by_key
 
 
 def key_of(verdict: Verdict) -> Key:
@@ -278,6 +330,7 @@ def _threads(trace: Trace, window: Window, whole: Intervals) -> list[Lane]:
     for thread in np.unique(table.thread[near]).tolist():
         rows = np.flatnonzero(near & (table.thread == thread))
         lane = _thread(trace.threads[thread], start[rows], table.duration_ns[rows], table.kind[rows], whole)
+        lane = replace(lane, calls=range(int(rows[0]), int(rows[-1]) + 1))  # a thread's stand together
         told = sum(_WEIGHT.get(KEYS[key], 0) for key in np.unique(lane.key).tolist())
         busy.append((told, int((lane.end_ns - lane.start_ns).sum()), lane))
     busy.sort(key=lambda item: (-item[0], -item[1]))

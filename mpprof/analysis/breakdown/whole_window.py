@@ -19,8 +19,8 @@ from mpprof.model.trace import Trace, WorkKind
 def account_of_window(
     trace: Trace, placements: Placements, ownership: Ownership, run: Run | None, why: str
 ) -> Account | None:
-    """Return the account of all from the first to the last work on any device, with `why` there is none of a
-    step; None where no kernel ran, or all took no time.
+    """Return the account from the first to the last work on any device, with the reason `why` no step has
+    one; None where no kernel ran, or all took no time.
 
     Every device is held against the same span, so that one that began late or ended early idles for it. What
     the host did before the first work and after the last is not in it.

@@ -1,7 +1,7 @@
 """In which respects two runs differ beside their precision, and when that leaves nothing to compare.
 
 What both recorded is compared; cards are those of the records or, failing them, of the traces. What only one
-side states is not known to be alike, and said so.
+side states is reported as not known to be the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Side:
 
 
 def unlike(one: Side, other: Side) -> tuple[str, ...]:
-    """Return in which respects, the precision apart, the two runs differ, each as a short text; empty:
+    """Return how the two runs differ besides the precision, each difference as a short text; empty:
     comparable.
 
     What neither recorded is passed over, unless one of them has no records at all.

@@ -64,7 +64,7 @@ def estimate(
 def _potential(
     account: Account, computes: ComputePrecision, peaks: DevicePeaks | None, matrix_units: bool | None
 ) -> AttainableRange | str:
-    """Return what 16 bits could make of this run, or why nothing is said of it."""
+    """Return what 16 bits could make of this run, or why there is no estimate."""
     if account.trace_basis == "host":
         return "a run on the CPU: the attainable rate of its arithmetic in 16 bits is not known"
     if computes.kind not in ("float32", "float64"):

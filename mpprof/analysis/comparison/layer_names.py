@@ -207,7 +207,7 @@ def _of_another_size(
     before: Sequence[LayerFacts], after: Sequence[LayerFacts], rows: Sequence[tuple[int, int]]
 ) -> dict[str, str]:
     """Return the pairs between two rows that are paired, where both runs have the same classes in the same
-    order, and each layer about as many parameters in both. Layers that only changed places are none."""
+    order, and each layer about as many parameters in both. Layers that only changed places do not count."""
     found: dict[str, str] = {}
     for (one, other), (next_one, next_other) in pairwise([(-1, -1), *rows, (len(before), len(after))]):
         here, there = before[one + 1 : next_one], after[other + 1 : next_other]

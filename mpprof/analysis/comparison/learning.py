@@ -118,8 +118,8 @@ _Fact = Callable[[FitFacts], object]
 
 
 def _unlike(baseline: Run, mixed: Run) -> str | None:
-    """Return in what the two losses are of different things; None: as far as the records tell, they are of
-    the same."""
+    """Return in what the two losses are of different things; None: as far as the records show, they are the
+    same."""
     told: tuple[tuple[str, _Fact], ...] = (
         ("the loss function", lambda fit: fit.loss), ("the batch size", lambda fit: fit.batch_size),
     )  # fmt: skip

@@ -178,8 +178,8 @@ def _changes(
 def _work_key(
     cell: Cell, text: str, by: str, scopes: frozenset[str], named: Callable[[str], str]
 ) -> _WorkKey:
-    """Return the key of an op or a kernel. An op is told by its layer as well; so is a kernel that is called
-    by its op, as a CPU's kernels are. What XLA compiled is told by op, operands and sizes."""
+    """Return the key of an op or a kernel. An op is identified by its layer as well; so is a kernel that has
+    the name of its op, as on a CPU. Work that XLA compiled is identified by op, operands and sizes."""
     like = cell.op is not None and cell.op.startswith(LIKE)
     op = "" if cell.op is None or like else unnumbered_op(cell.op, cell.layer, scopes)
     if cell.hlo is not None and (like or (by == "name" and cell.hlo.called)):

@@ -2,8 +2,8 @@
 
 A part is a class with its phase, layer and (of idle time) cause. Where several causes claimed of one part,
 its difference is divided among them as their claims were. The layer of a kernel may be known in one run and
-not in the other (XLA replays small kernels as graphs): parts of which the later run knows nothing are sought
-in the growth of the work of their class that belongs to no known layer, and share it.
+not in the other (XLA replays small kernels as graphs): such a part is then matched with the growth of the
+later run's work of its class that has no known layer.
 """
 
 from __future__ import annotations

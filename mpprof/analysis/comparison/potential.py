@@ -1,4 +1,4 @@
-"""What mixed precision could make of a float32 run: a range, from its own account, before anybody tried it.
+"""What mixed precision could make of a float32 run: a range, from its own account, before it was tried.
 
 Every cell of the account is turned the other way round: the ends of the range are the sums of `low` and
 `high` of `attainable.engine.least`. Matrix work in float32 on ordinary arithmetic takes half its time at

@@ -40,7 +40,7 @@ def added(
 ) -> dict[MatchKey, float]:
     """Return the nanoseconds per step, by role, of the mixed run's work that belongs to computing in 16 bits.
 
-    Never more than the role takes, less what the baseline has of it. Empty without recorded layers.
+    At most what the role takes above the baseline. Empty without recorded layers.
     """
     known = _known(run, peaks)
     if known is None:

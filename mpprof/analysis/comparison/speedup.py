@@ -9,8 +9,8 @@ With `b` and `m` the time of a key in each, and `r` the ratio attainable for it 
 where `a` is work that every healthy mixed run has and the baseline has not (`added`: casts, loss scaling).
 The slices of the gap, `m - b / r - a` by class and layer, sum to it. Where some `r` is not known there is no
 expectation: every `r` is taken as 1, and the slices are the plain differences that sum to `M - B`. Parts with
-an unknown `r` that hold less than 1 % of the baseline are taken to stay as they are. Nor is anything expected
-of another batch, another card, or a run that computes in the same type as its baseline.
+an unknown `r` that hold less than 1 % of the baseline are taken to stay as they are. There is no expectation
+for another batch, another card, or a run that computes in the same type as its baseline.
 
 `expected_with_host` takes the baseline's idle time out of the attainable time and puts the host's need under
 it. As the host can only lower what the device attains, it never lies above `expected`.
@@ -495,7 +495,7 @@ HOST_BOUND_RATIO = 0.99
 """Share of the step from which the host's need is all of it."""
 WAITING_RATIO = 0.25
 """Share of the step that the device waits for launches where the host spends its time on launching."""
-_LEAST = 0.5  # launches per step: a difference below that is none
+_LEAST = 0.5  # launches per step: smaller differences do not count
 
 
 def launches(baseline: Account, mixed: Account) -> Launches | None:

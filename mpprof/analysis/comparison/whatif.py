@@ -22,8 +22,8 @@ MOST_IN_SUBSETS = 6
 class Remedy:
     """`gain_ns`: what it frees of the step; `work_ns`: its part that is device work. `host`: by relieving
     the host, which lowers the floor too. `lost`: what a healthy run of this kind has not; `ceiling`:
-    what every one has. `mention`: what leads no answer, however much it gains. `dismissed`: one that nobody
-    means to apply."""
+    what every one has. `mention`: what leads no answer, however much it gains. `dismissed`: one that the user
+    does not want to apply."""
 
     code: str
     gain_ns: float

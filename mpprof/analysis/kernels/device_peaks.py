@@ -6,9 +6,9 @@ and the rate of one SM give; a row without says so in its `source`.
 
 NVIDIA states the 8- and 16-bit and TF32 rates of Hopper's Tensor Cores at a lower clock, `matrix_clock_mhz`, than
 the largest, `sm_clock_mhz`, at which it states the others: 1,830 and 1,980 MHz of H100 SXM5, 1,620 and 1,755 of
-H100 PCIe (H100 architecture whitepaper, table 3). Of H100 NVL, H200 NVL and B200 that clock follows from the rate,
-with 4,096 and 8,192 FLOP of 16 bits a clock and SM. Peaks are as stated; a card at its largest clock can exceed
-them by that ratio, and `highest_rates` is what none exceeds.
+H100 PCIe (H100 architecture whitepaper, table 3). For H100 NVL, H200 NVL and B200 that clock follows from the
+rate, with 4,096 and 8,192 FLOP of 16 bits a clock and SM. Peaks are as stated; a card at its largest clock
+can exceed them by that ratio, and `highest_rates` is what none exceeds.
 
 GeForce cards accumulate fp16 products in float32 at half rate, so `fp16` is the rate with float32
 accumulation, which is what mixed precision asks for, and `fp16_acc16` that with half. GTX 16, MX and T400 to
@@ -105,7 +105,7 @@ class Product:
         )
 
 
-# When first asked for: a device without a name needs none of them.
+# Compiled when first used: a device without a name needs none of them.
 _compiled = cache(re.compile)
 
 
@@ -258,7 +258,7 @@ _SMALLEST_TURING_WITH_TENSOR_CORES = 30
 
 
 def has_tensor_cores(facts: DeviceFacts) -> bool | None:
-    """Return whether the card has NVIDIA Tensor Cores; None: what is known of it does not tell.
+    """Return whether the card has NVIDIA Tensor Cores; None: the known facts do not decide it.
 
     By name where the table has it; else by compute capability, where 7.5 needs the number of SMs.
     """

@@ -79,7 +79,7 @@ def _dimension(text: str) -> int:
 class Product:
     """A matrix product in the terms of Tensor Cores. M, N, K per group and batch; -1: not known.
 
-    Of a convolution K is the input channels times the filter's area, N the output channels, M the rest;
+    For a convolution K is the input channels times the filter's area, N the output channels, M the rest;
     `channels` are (input, output) channels per group, which the alignment is about.
     """
 
@@ -284,9 +284,9 @@ def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -
 
 
 def operands_of(op_type: str, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the two operands of a product among an op's inputs; fewer where they are not stated. Vectors
-    and scalars are no operands, nor is the tensor that PyTorch's addmm and baddbmm add, which they state
-    first."""
+    """Return the two operands of a product among an op's inputs; fewer where they are not stated. Vectors and
+    scalars are not operands. PyTorch's addmm and baddbmm state the tensor that they add first; it is not an
+    operand either."""
     matrices = [tensor for tensor in tensors if len(tensor.dims) >= 2]
     return tuple(matrices[-2:] if op_type in _ADDING else matrices[:2])
 

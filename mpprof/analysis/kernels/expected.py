@@ -1,7 +1,7 @@
 """Where the products of a layer will run on a card, and in which type, before anything runs there.
 
-By what the vendors' documents say of the card and what the layer computes in: which of its policies is in force is
-the layer's own matter, never the process'. It is what the card *can* do; a kernel that ran is judged by its name.
+It follows from the vendors' documents on the card and the type that the layer computes in, which the layer's
+own policy decides, never the process'. It is what the card *can* do; a kernel that ran is judged by its name.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def _parts(whole: MatrixWork, layer: LayerFacts, card: DeviceFacts) -> tuple[Mat
 
 
 def multiplying(layers: Sequence[LayerFacts]) -> tuple[LayerFacts, ...]:
-    """Return the layers that multiply with weights of their own, each once: of attention its projections."""
+    """Return the layers that multiply with weights of their own, each once; for attention, its
+    projections."""
     by_name = {layer.name: layer for layer in layers}
     return tuple(
         layer

@@ -2,7 +2,7 @@
 
 Rules and not rows: the naming grammars of the libraries are parsed, so a tile size, a type or an epilogue
 never seen before is still understood. `RULES` is the whole list; the first rule that applies decides. A name
-that no rule knows is `unknown`, unless a word of it is that of an ordinary task, and none is of matrix work.
+that no rule knows is `unknown`, unless one of its words names an ordinary task and none names matrix work.
 """
 
 from __future__ import annotations

@@ -67,9 +67,10 @@ def _ck(name: Name, match: re.Match[str], card: Card) -> Said | None:
     """Return what `ck::kernel_<task>_(xdl|wmma|dl)…<…>`, or `ck_tile::kentry<…, ck_tile::<Task>Kernel<…>>`,
     says.
 
-    ck_tile multiplies by its WarpGemm alone, which is MFMA, SMFMAC or WMMA. Of ck, `xdl` and `wmma` are matrix
-    instructions, `dl` and `dpp` are not; its MoE products derive from GridwiseGemm_xdl_cshuffle_base. Its
-    `bhalf_t` is an unsigned short (ck/utility/data_type.hpp), and no product of it reads integers of 16 bits.
+    ck_tile multiplies by its WarpGemm alone, which is MFMA, SMFMAC or WMMA. In ck's names `xdl` and `wmma`
+    are matrix instructions, `dl` and `dpp` are not; its MoE products derive from
+    GridwiseGemm_xdl_cshuffle_base. Its `bhalf_t` is an unsigned short (ck/utility/data_type.hpp), and no
+    product of it reads integers of 16 bits.
     """
     task = match["tile"] or match["task"] or match["bare"]
     types = name.types()

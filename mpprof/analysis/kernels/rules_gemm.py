@@ -29,8 +29,8 @@ def _shape_precision(
     """Return the operand type of an MMA instruction from its shape, the letter before it and the types around
     it.
 
-    A shape that several types share is told by the types; alone, `1688` is fp16 on Turing, which has no
-    TF32, and TF32 from Ampere on (PTX ISA, mma.m16n8k8).
+    If several types share a shape, the types decide; alone, `1688` is fp16 on Turing, which has no TF32, and
+    TF32 from Ampere on (PTX ISA, mma.m16n8k8).
     """
     narrow = tuple(t for t in types if t != "fp32")
     if letter in ("d", "z"):
@@ -162,8 +162,9 @@ def _nvjet(name: Name, match: re.Match[str], card: Card) -> Said:
     float32 result. Five are (A, B, C, compute, result): `qqtst` fp8, `ootst` and `oosss` fp4. NVIDIA does not
     document them. What is known: `t` and `h` agree with the operand types that PyTorch records beside the
     launches; `qq` stands under `_scaled_mm` of fp8, with `Avec32UE8M0` for MXFP8; `oo` carries
-    `Avec16UE4M3`, the scales of NVFP4; `sss` occurs as `sss_tf32`. Of `d`, `i`, `j`, `r` no example was seen:
-    they are read as cuBLAS writes them elsewhere. `mma` on sm120 is mma.sync where others are wgmma or tcgen05.
+    `Avec16UE4M3`, the scales of NVFP4; `sss` occurs as `sss_tf32`. No example of `d`, `i`, `j`, `r` was seen:
+    they are read as cuBLAS writes them elsewhere. `mma` on sm120 is mma.sync where others are wgmma or
+    tcgen05.
     """
     letters = match["letters"]
     inputs = {
@@ -318,8 +319,8 @@ _DENIED = r"(?<![a-z])(?:no|non|not|without|for|to|from)_(?:[a-z]{0,4}mma|m\d+n\
 
 
 def _named_mma(name: Name, match: re.Match[str], card: Card) -> Said | None:
-    """Return what a name says of which one word is the instruction itself (`wmma`, `hmma`, `wgmma`, `imma`,
-    `mma`).
+    """Return the verdict on a name that contains the instruction itself as a word (`wmma`, `hmma`, `wgmma`,
+    `imma`, `mma`).
 
     None where another word denies it (`no_mma`, `without`, `simt`) or says that operands are only prepared
     for it (`pack_for_mma`, `to_m16n8k16_layout`), and where no word is a product (`hmma_counter_probe`): the

@@ -86,10 +86,10 @@ _OPERANDS: dict[Precision, str] = {"fp32": "f32", "tf32": "f32", "fp16": "f16", 
 def candidates(
     ops: Sequence[Op], ownership: Ownership, at: int, kernel: str, precision: Precision
 ) -> tuple[str, ...]:
-    """Return the layers of which one ran this kernel of the op in row `at`, where it is not known which;
-    empty where a layer is known, or the kernel may be of no layer.
+    """Return the layers one of which ran this kernel of the op in row `at`; empty if the layer is known, or
+    the kernel may belong to none.
 
-    Of the calls of libraries in a program, a product is one of those whose operands are of its type. Their
+    A product is one of the program's library calls whose operands have its type. Their
     kernels have names of the libraries' own, those of fusions do not."""
     op = ops[at]
     if ownership.layer_of(at) is not None:
@@ -317,7 +317,7 @@ def _adopt_unnamed(ops: Sequence[Op], owners: list[_Owner]) -> None:
 
     waiting = unnamed
     for _ in range(_PASSES):
-        adopted: dict[int, _Owner] = {}  # all from the pass before, else the rows' order would decide
+        adopted: dict[int, _Owner] = {}  # all from the pass before: order must not matter
         for at in waiting:
             near = known(users[at])
             if at in matrix:

@@ -14,7 +14,7 @@ Layers = Mapping[str, LayerFacts]
 
 def shares(layers: Sequence[LayerFacts]) -> dict[str, float]:
     """Return {layer: its part, 0 to 1, of the multiplications with weights in a forward pass}, for layers
-    that multiply with any. Empty where that cannot be told: layers that were not built, convolutions of
+    that multiply with any. Empty where that is not known: layers that were not built, convolutions of
     unknown size. An axis without a size, as a sequence may have, counts as one, in all layers alike."""
     sizes = multiplications(layers)
     whole = sum(sizes.values())

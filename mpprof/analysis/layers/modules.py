@@ -87,7 +87,7 @@ def match_modules(
         fresh = [path for path in below[outer] if path[-1] not in of_module]
         of_module |= _in_order(fresh, own, sizes)
         for path in below[outer]:
-            # What is called within a layer of which no parts are recorded is part of it.
+            # If a layer has no recorded parts, everything called within it belongs to it.
             unknown = layer if layer and not own else "/".join((layer, path[-1])).lstrip("/")
             found[path] = of_module.get(path[-1], unknown)
             pending.append((path, found[path]))

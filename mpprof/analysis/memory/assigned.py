@@ -42,7 +42,7 @@ def alive(program: Program, model: ModelFacts | None = None) -> tuple[AliveOf, .
 
 @frozen
 class Contents:
-    """What is known of the blocks that XLA took: the parts of some by block, of the others why not."""
+    """The blocks that XLA took: for some their parts, for the others why these are not known."""
 
     parts: dict[int, Sequence[Part]]
     why_not: dict[int, str]
@@ -89,7 +89,7 @@ def sizes_taken(trace: Trace) -> frozenset[tuple[int, ...]]:
 
 
 def _agreed(candidates: Sequence[Sequence[Sequence[Part]]]) -> tuple[Sequence[Sequence[Part]], str]:
-    """Return what all candidates say of each block, and why there is nothing where they do not agree."""
+    """Return what all candidates agree on for each block, or the reason if they do not agree."""
     if not candidates:
         return (), NO_MATCH
     if any(each != candidates[0] for each in candidates[1:]):

@@ -108,7 +108,7 @@ def _fragmentation(table: AllocationTable, row: int) -> float | None:
 
 def _live(blocks: Blocks, place: int, total: int) -> tuple[Int64, int, bool]:
     """Return which blocks are live at this event, how many bytes are older than the trace, and whether frees
-    were lost: then nothing can be said of either."""
+    were lost: then neither is known."""
     live = np.flatnonzero(blocks.live(place))
     known = int(blocks.bytes[live].sum())
     if known > total:

@@ -25,9 +25,9 @@ def course(
 ) -> Course:
     """Return the course of an allocator's live bytes. `time_ns` has its events' times.
 
-    `names[by]` are a code for each block and the name of each code. Of each of POINTS stretches with events
-    the fullest moment is kept, so the peak is among them. What is older than the trace is `held`, names and
-    bytes that are marked as estimated, and "held before the window"; what no block accounts for is
+    `names[by]` are a code for each block and the name of each code. The fullest moment of each of POINTS
+    stretches with events is kept, so the peak is among them. What is older than the trace is `held`, names
+    and bytes that are marked as estimated, and "held before the window"; what no block accounts for is
     "unknown".
     """
     places = fullest(time_ns, blocks.live_bytes)

@@ -30,8 +30,8 @@ _UPDATE = [PHASES.index(name) for name in UPDATE]
 
 @frozen
 class Flowing:
-    """`is_flow`: which blocks are activations that nothing keeps or their gradients. `is_open`: gradients of
-    which the trace does not tell whether they are an activation's or a weight's."""
+    """`is_flow`: which blocks are activations that nothing keeps or their gradients. `is_open`: gradients
+    that may be an activation's or a weight's, as far as the trace shows."""
 
     is_flow: Bool
     is_open: Bool
@@ -43,9 +43,9 @@ def flowing(
     """Return which blocks are activations or gradients of activations that pass; `kind` is each block's place
     in KINDS.
 
-    What an op of the forward or backward pass lets go of is an activation's gradient. What another op does (a
-    sum, a reduction over devices) is so where it has more values than a recorded layer has parameters, or
-    where no weight's gradient has its shape, if the trace shows those."""
+    What an op of the forward or backward pass lets go of is an activation's gradient. The result of another
+    op (a sum, a reduction over devices) is one if it has more values than a recorded layer has parameters, or
+    if no weight's gradient has its shape (where the trace shows these)."""
     shapes = trace.allocations.shapes[blocks.row]
     sizes = {row: axes(trace.strings[row]) for row in distinct(shapes).tolist() if row >= 0}
     of_batch = np.isin(shapes, [row for row, each in sizes.items() if each[:1] == (batch,)])

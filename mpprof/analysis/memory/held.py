@@ -4,9 +4,9 @@ No event states what a block was allocated for before the profiler started. But 
 variables: the op that applies an update lets go of the variable's gradient, which has the variable's type and
 shape, and its kind tells how many slots it updates beside it. Where the window ends before the updates, the
 16-bit copies of weights have their shapes. PyTorch's profiler states the tensors that each op was given, and
-the module that called it: a module's weights are among them. What none of these shows (variables that are not
-trained, tables of embeddings that are not cast, weights that a module multiplies itself) is left out, so the
-sums are too low rather than too high.
+the module that called it: a module's weights are among them. Memory that none of these shows is left out
+(variables that are not trained, embedding tables that are not cast, weights that a module multiplies itself),
+so the sums are too low rather than too high.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def older(blocks: Blocks) -> Int64:
 
 
 def moments(live_bytes: Int64, held_bytes: Int64) -> Moments:
-    """Return the moments of which one holds most, however much of `held_bytes` is taken away: bytes held and
+    """Return the moments that may be the fullest once some of `held_bytes` is taken away: bytes held and
     bytes live, the fullest first. Every other moment has fewer live bytes and more held than one of these."""
     peak = int(live_bytes.max())
     least_held = int(held_bytes[live_bytes == peak].min())

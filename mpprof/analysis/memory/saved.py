@@ -115,7 +115,7 @@ def _why_not(memory: MemoryAccount, base: MemoryAccount, run: Run | None, base_r
     if None not in batch and batch[0] != batch[1]:
         return f"the batches differ: {batch[1]} in the baseline, {batch[0]} in this run"
     if memory.parts and not memory.parts.half_layers:
-        return "this run allocates nothing in 16 bits"
+        return "no layer of this run is known to allocate in 16 bits"
     return None
 
 
@@ -214,8 +214,8 @@ def _in_half(parts: PeakParts, mine: PeakParts) -> int:
 
 
 def _wide(mine: PeakParts, other: PeakParts, shrinks: dict[str, int]) -> int:
-    """Return how much the peak falls once layers that compute in 16 bits hold their activations so: of what
-    they keep what is beyond half of the baseline's, as far as it is float32. Made 16 bits, half of it stays,
+    """Return how much the peak falls once layers that compute in 16 bits also keep their activations in 16
+    bits: the float32 part of what they keep beyond half of the baseline's. Made 16 bits, half of it stays,
     unless the layer keeps that besides. Half of what nothing keeps is saved, too."""
     all_wide = mine.wide(mine.flowing).total()
     total = all_wide // 2

@@ -1,9 +1,9 @@
 """Which line of the step log each whole step of a trace is: by our markers' numbers, and by the clock.
 
 A trace counts from a Unix time, and so do the records: `run.json` states the monotonic clock of the log and
-Unix time together. Our own markers carry the log's step numbers; there the clock is a check, and where it
-disagrees the markers are believed and it is said. Other markers (Keras', JAX', torch's) count as they like:
-there the clock joins, if every marker lies nearer to the beginning of its line than half a step.
+Unix time together. Our own markers carry the log's step numbers; there the clock is a check; if it disagrees,
+the markers count and a note reports it. Other markers (Keras', JAX', torch's) count as they like: there the
+clock joins, if every marker lies nearer to the beginning of its line than half a step.
 """
 
 from __future__ import annotations

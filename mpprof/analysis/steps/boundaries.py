@@ -204,7 +204,7 @@ _CALLED = {
 
 
 def _parts_of_pass(trace: Trace, rows: Int64) -> list[str]:
-    """Return what is to be said of the parts that one pass repeats: they are no passes."""
+    """Return a note on the parts that one pass repeats: they are not passes."""
     rows = _of_busiest_stream(trace, rows[trace.kernels.kind[rows] == WorkKind.KERNEL])
     found = repetition(trace.kernels.name[rows])
     if found is None:
@@ -555,7 +555,7 @@ def _without_tuning(trace: Trace, rows: Int64, found: Periods) -> Periods:
 
 
 def _without_warm_up(trace: Trace, rows: Int64, found: Periods) -> Periods:
-    """Return the steps of which no kernel was launched in a range that says warm-up."""
+    """Return the steps with no kernel launched in a warm-up range."""
     warm = warm_up(trace)
     rows = rows[trace.kernels.launch[rows] >= 0]
     if not len(found) or not len(warm) or not len(rows):

@@ -147,8 +147,8 @@ def _updates(trace: Trace, threads: Bool | None) -> Calls | None:
 
 
 def _passes(trace: Trace, threads: Bool | None) -> Calls | None:
-    """Return the calls of the outermost module in which most was launched; None of a training, of which such
-    a call is only the forward part, and where no module is in the trace."""
+    """Return the calls of the outermost module in which most was launched; None for a training, where such a
+    call is only the forward part, and if no module is in the trace."""
     rows = unmarked.module_calls(trace, threads)
     if not len(rows) or unmarked.trains(trace):
         return None
@@ -211,7 +211,7 @@ def _numbered(trace: Trace, families: NDArray[np.object_], found: Calls) -> Call
 
 def _without_validation(trace: Trace, found: Calls) -> Calls:
     """Return the calls that train. A compiled function only validates where another one trains and it does
-    not: that is told by the markers of a training, else by ops of gradients and of the optimizer."""
+    not: the markers of a training show this, else ops of gradients and of the optimizer."""
     names, function = _functions(trace, found)
     if not names:
         return found

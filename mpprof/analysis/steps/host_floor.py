@@ -4,7 +4,7 @@ A step costs the host the way to its first launch (Python), its launches one aft
 other, and the way from the last result to the next step. The device may hide all of it behind longer kernels;
 when those become shorter, it comes to light. Launching, tracing and executing are needs; waiting is not,
 whether for the device, the next batch, memory of the driver or a call that does not return: it has a cause of
-its own. Nor is what takes longer than launching does, where nothing shows what the host did.
+its own. Calls that take longer than launching are left out too, if nothing shows what the host did.
 """
 
 from __future__ import annotations

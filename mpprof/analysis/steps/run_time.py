@@ -96,7 +96,7 @@ class _Sums:
         lasts = np.concatenate([[0], np.cumsum(calls.last)])
         low = np.searchsorted(calls.step, spent.first_step[rows])
         high = np.maximum(np.searchsorted(calls.step, spent.last_step[rows], side="right"), low)
-        # A line that is written as a call ends lacks its hooks: the next line has those, too.
+        # A line written while a call ends lacks that call's hooks; the next line has them.
         among = np.maximum(np.maximum(1, spent.calls[rows]), high - low)
         columns = (spent.key[rows], spent.ns[rows], lasts[high] - lasts[low], among)
         for row, ns, late, among in zip(*(column.tolist() for column in columns), strict=True):

@@ -157,7 +157,10 @@ def compiles(run: Run) -> Compiles | None:
     to_next = np.where(steps.dispatch_ns >= 0, steps.dispatch_ns, steps.interval_ns)
     took = np.where(steps.duration_ns >= 0, steps.duration_ns, to_next)[later]
     timed = spent.ns[again]
-    counted = len(timed) > 0 and bool((timed == ABSENT).all())
+    only_counted = bool((spent.ns[spent.rows("compile")] == ABSENT).all())
+    # XLA compiles a new shape without TensorFlow tracing anew.
+    by_xla = any(fit.jit_compile for fit in run.facts.fits) if run.facts is not None else False
+    counted = only_counted and (len(timed) > 0 or by_xla)
     return Compiles(
         calls=int(spent.calls[again].sum()),
         ns=None if counted else sum(timed[timed != ABSENT].tolist()),

@@ -154,14 +154,14 @@ def averaged(steps: StepTable, facts: RunFacts | None = None, spans: Spans | Non
     """Return what the step time is the mean of: all calls after warm-up, however long they took, but for the
     profile window and the calls beside it.
 
-    Of an epoch's first call, the time above a usual call is out, because it may have waited for more than a
-    batch: for a buffer to fill. Where several workers make the batches, the time above the longest other call
-    is out: what the workers take to start. The rest is the wait for as many batches, for which the calls that
-    follow are short. An epoch's last call is in with the usual time between two calls, because the next
-    call's begin is not known, and with what `spans` tell of a callback that took long behind it. Where steps
-    are timed in groups, what is left out of the group of an epoch's first call is the wait for its batch,
-    where `spans` tells it. In a `fit` on torch that wait comes before the call begins, however many workers
-    there are: it is in no time of a call.
+    The time of an epoch's first call above a usual call is left out, because it may have waited for a buffer
+    to fill. Where several workers make the batches, the time above the longest other call is out: what the
+    workers take to start. The rest is the wait for as many batches, for which the calls that follow are
+    short. An epoch's last call is in with the usual time between two calls, because the next call's begin is
+    not known, and with what `spans` tell of a callback that took long behind it. Where steps are timed in
+    groups, what is left out of the group of an epoch's first call is the wait for its batch, where `spans`
+    tells it. In a `fit` on torch that wait comes before the call begins, however many workers there are: it
+    is in no time of a call.
     """
     time, first = per_step_ns(steps), _first_of_epoch(steps)
     workers, of = loaders(facts), stands_for(steps, facts)
@@ -284,10 +284,10 @@ def warm_up(time_ns: Float64) -> int:
 
     The change point from slow to steady: the maximum of a cumulative sum (Page 1954) in which each step
     votes for "still slow" as far as it lies above the median of the second half, in robust scales (median
-    absolute deviation of the logarithms), less three of them. Votes are clipped to half as
-    many for it as against it, so that of the steps of a warm-up two in three are slow: a loader's bursts are
-    none, and neither are slow steps later on. A single step is warm-up: it traced and compiled. Steps after
-    it are none whose mean is that of as many of those that follow, within their scatter, whatever their
+    absolute deviation of the logarithms), less three of them. A vote for it counts half as much as one
+    against it, so two in three steps of a warm-up are slow: a loader's bursts are not warm-up, and neither
+    are later slow steps. A single step is warm-up: it traced and compiled. Steps after it are none whose mean
+    is that of as many of those that follow, within their scatter, whatever their
     median: a loader of several workers delivers now one by one, now all at once.
     """
     n = len(time_ns)

@@ -118,7 +118,7 @@ def _updates_per_step(trace: Trace, rows: Int64) -> int:
 
 
 def _in_common(counts: Int64, apart: int) -> float:
-    """Return the share of kernels that updates so far apart have in common, in the median."""
+    """Return the median share of kernels that two updates at this distance have in common."""
     one, other = counts[:-apart], counts[apart:]
     whole = np.maximum(np.maximum(one, other).sum(axis=1), 1)
     return median(np.minimum(one, other).sum(axis=1) / whole)

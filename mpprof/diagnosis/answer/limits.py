@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpprof.analysis.comparison.bounds import HOST_NOT_EXCLUDED
+from mpprof.diagnosis import profiled_steps
 from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.leading import unlike
@@ -14,6 +15,7 @@ from mpprof.diagnosis.wording import CLASS_WORDS, LONGEST, as_profiled, change
 from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind, Speedup, tells
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
+from mpprof.model.run import Run
 
 LOW_SPEEDUP = 2.0
 """A speedup by precision alone below it wants an explanation: 16 bits are known for more."""
@@ -35,10 +37,12 @@ _WHY: dict[LimitKind, str] = {
 def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
     """Yield clauses in the order of their worth: what makes the figures doubtful, what proves the cause, what
     precision alone gives."""
+    if view.report.run.stopped:
+        yield _stopped(view.report.run)
     if leads == "time" and view.signals.one_step:
         yield "only one step was profiled, and it may not be typical"
     elif leads == "time" and view.report.unlike:
-        yield "profiling made the profiled steps longer, so that all parts are about"
+        yield f"{profiled_steps.difference(view.signals)}, so that all parts are about"
     if leads == "time" and (waits := idle(view)):
         yield waits
     if leads == "error" and view.report.steps is not None:
@@ -59,6 +63,13 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
         if leads == "nothing" and view.best is not None and not view.on_cpu:
             yield clause(view, view.best)
         yield from _memory(view)
+
+
+def _stopped(run: Run) -> str:
+    """Return after which step a training stopped that left no word of its end."""
+    after = f"after step {format_count(run.last_step)}" if run.last_step else "before its first step"
+    said = f"training stopped {after} without an end on record"
+    return f"{said}: its process was killed, or its machine stopped"
 
 
 def _no_speedup(view: View) -> Iterator[str]:

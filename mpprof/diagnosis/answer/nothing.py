@@ -164,7 +164,7 @@ def _records(view: View) -> str:
 def without_trace(view: View) -> str:
     """Return what records alone tell."""
     if view.step_ns:
-        return "no trace was recorded: the step time is known, where it goes is not"
+        return "no trace was recorded: the step time is known, but not where it goes"
     return "no trace and no step times were recorded: nothing can be judged"
 
 

@@ -1,7 +1,7 @@
 """What shows, in the records or the trace of a later run, that a remedy of an earlier one was applied.
 
-The table's own conditions tell it: a remedy that is not advised any more because the run does it already.
-What no row has a condition for is looked up in the settings and the layers that both runs recorded.
+The table's own conditions show it: the remedy is no longer advised, because the run does it already. If no
+row has a condition, the settings and the layers that both runs recorded are compared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _SETTINGS = {
     "MP308": ("eager",),
     "MP504": ("optimizer", "gradient accumulation"),
 }
-"""Recorded settings that a remedy of this cause changes, where no condition of its rows tells."""
+"""Recorded settings that a remedy of this cause changes, for causes whose rows have no condition that shows
+it."""
 _BY_POLICY = ("MP1", "MP2", "MP304")
 """Causes that another policy remedies."""
 MOST_LAYERS = 3

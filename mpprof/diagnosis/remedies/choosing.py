@@ -56,7 +56,7 @@ _IN_MANUAL = {
     "cross_entropy": "SparseCategoricalCrossentropy", "enough": "30", "twice": "60",
     "names": '("logits",)',
 }  # fmt: skip
-"""What stands for the values of a run where there is none."""
+"""Placeholders for a run's values if there is no run."""
 _NOTHING = "none needed"
 
 

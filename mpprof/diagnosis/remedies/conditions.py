@@ -24,13 +24,13 @@ Condition = Callable[["Signals"], bool]
 
 AMPERE, VOLTA = (8, 0), (7, 0)
 _OF_TRAINING = (*unmarked.WORDS, "train", "Train")
-"""What a trace of a training holds at least one of, in the names of its kernels, ops, ranges or calls."""
+"""A training's trace holds at least one of these in the names of its kernels, ops, ranges or calls."""
 _OF_TORCH = ("aten::", "at::native::")
 """A trace with the names of torch's functions or kernels would name those of its autograd and optimizers."""
 _OF_JAX_GRADIENTS = ("grad", "vjp")
 """What the calls of Python's functions hold where JAX derives: `value_and_grad`, `backward_pass`, `vjp`."""
 MOSTLY_RATIO = 0.9
-"""So much of the bytes is nearly all of them: a loss is read through pageable memory beside the batches."""
+"""This share of the bytes counts as nearly all: a loss is read through pageable memory beside the batches."""
 MANY_PROGRAMS = 8
 """A training step and the handling of its batch are a few compiled functions; eager JAX compiles one for each
 kind of op (our judgement)."""
@@ -50,7 +50,7 @@ def in_16_bits(signals: Signals) -> bool:
 
 
 def of_a_cpu_alone(signals: Signals) -> bool:
-    """Tell whether all that is known of ran on a CPU."""
+    """Tell whether all known work ran on a CPU."""
     return signals.on_cpu or signals.host_only
 
 
@@ -62,8 +62,8 @@ def only_infers(signals: Signals) -> bool:
 def shows_inference(signals: Signals) -> bool:
     """Tell whether the trace shows products by torch or JAX, and nothing of a backward pass or an optimizer.
 
-    Of JAX only where each product has the name of its function, and with the calls of Python's functions:
-    compiled gradients are named by the former, eager ones by the latter alone.
+    For JAX this needs the name of each product's function, which names compiled gradients, and the calls of
+    Python's functions, which alone name eager ones.
     """
     if signals.case.run.facts is not None or not _would_name_gradients(signals):
         return False
@@ -171,7 +171,7 @@ def steps_per_call(signals: Signals) -> float | None:
 
 
 def compiled_by_xla(signals: Signals) -> bool | None:
-    """Tell whether XLA compiles the step of a `tf.function`: no where the kernels are those of TensorFlow's
+    """Tell whether XLA compiles the step of a `tf.function`: False if the kernels are those of TensorFlow's
     own ops and no event is XLA's; None where the trace does not tell."""
     trace = signals.case.trace
     if trace is None or not calls_a_function(signals):
@@ -386,7 +386,7 @@ def layout_optimizer(signals: Signals) -> bool:
 
 
 def recorded(signals: Signals) -> bool:
-    """Tell whether mpprof recorded the run: to record it once more brings nothing new."""
+    """Tell whether mpprof recorded the run: recording it once more brings nothing new."""
     return signals.case.run.facts is not None
 
 

@@ -94,11 +94,12 @@ _OPTIMIZERS = frozenset((
     "SGD", "RMSprop", "Adam", "AdamW", "Adadelta", "Adagrad", "Adamax", "Adafactor", "Nadam", "Ftrl", "Lion",
     "Lamb",
 ))  # fmt: skip
-"""Classes of Keras' own: any other is not to be found in `keras.optimizers`."""
+"""Keras' own classes: no others are in `keras.optimizers`."""
 
 
 def _optimizer(run: RunFacts | None) -> str:
-    """Return the class of the recorded optimizer, of what a LossScaleOptimizer wraps; "Adam" where it is not
+    """Return the class of the recorded optimizer, or of the one inside a LossScaleOptimizer; "Adam" where it
+    is not
     one of Keras' own, or not known."""
     fit = run.fits[-1] if run is not None and run.fits else None
     name = (fit.optimizer.inner or fit.optimizer.class_name) if fit is not None else None

@@ -1,4 +1,4 @@
-"""The source of a layer with what has to change changed: the code of the remedies that name a layer.
+"""The source of a layer with the necessary changes: the code of the remedies that name a layer.
 
 Every line can be executed where Keras and the names of the user's script are imported."""
 

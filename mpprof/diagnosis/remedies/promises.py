@@ -1,4 +1,4 @@
-"""Did the remedies keep their word: what a report promised against what a later run obtained."""
+"""Did the remedies help: what a report promised against what a later run obtained."""
 
 from __future__ import annotations
 

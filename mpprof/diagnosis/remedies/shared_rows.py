@@ -1,4 +1,4 @@
-"""What several causes are remedied by: rows made for each of them, and groups of frameworks and cards."""
+"""Remedies that several causes share: rows made for each of them, and groups of frameworks and cards."""
 
 from __future__ import annotations
 

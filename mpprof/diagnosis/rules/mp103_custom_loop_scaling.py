@@ -52,10 +52,11 @@ FEWEST_GROWTHS = 2
 """One doubling above the default happens in healthy runs of small gradients; after two any element above 1/2
 would have overflowed (65504 / 2^17)."""
 CERTAIN_SCALE = 2.0**20
-"""There any scaled gradient element above 1/16 is infinite: few models train with none in so many steps."""
+"""At this scale any gradient element above 1/16 is infinite: few models train without one for so many
+steps."""
 FALLEN_RATIO = 0.02
-"""A loss lower by a fiftieth than at the start has fallen: noise of a tenth of the run's median is less (our
-judgement)."""
+"""A loss has fallen if it is lower than at the start by a fiftieth: medians over a tenth of the run vary by
+less (our judgement)."""
 _PART = 10  # the loss is compared between the first and the last tenth of its readings
 
 

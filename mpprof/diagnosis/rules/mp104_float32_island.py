@@ -103,8 +103,8 @@ def _is_large(width: int, share: float | None) -> bool:
 
 
 def _shown(islands: Sequence[LayerFacts]) -> list[str]:
-    """Return each island once: of a layer that is float32 by its policy, the layer without those that it is
-    made of; of a wrapper, a nested model, or one that only passes float32 on, the layers within."""
+    """Return each island once: a layer that is float32 by its policy without the layers inside it; for a
+    wrapper, a nested model, or a layer that only passes float32 on, the layers inside."""
     inside = {outer.name: [f for f in islands if f.name.startswith(f"{outer.name}/")] for outer in islands}
     passing = {f.name for f in islands if inside[f.name] and not _is_one(f)}
     within = {one.name for f in islands if f.name not in passing for one in inside[f.name]}

@@ -82,7 +82,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _cases(signals: Signals, name: str) -> tuple[str, ...]:
-    """Return "small" for a dense layer of few outputs, whose product float32 makes no longer."""
+    """Return "small" for a dense layer of few outputs, whose product takes no longer in float32."""
     layer = signals.layer(name)
     small = layer is not None and layer.kind == "Dense" and (shapes.width(layer) or shapes.VOCABULARY)
     return ("small",) if small and small < shapes.VOCABULARY else ("",)

@@ -80,11 +80,12 @@ def judge(signals: Signals) -> Outcome:
     lost, of = (skips.total, skips.all_steps) if of_all else (skips.late, skips.steps)
     step_ns = signals.case.steps.mean_ns if signals.case.steps else None
     breaks = what_overflows(signals.case.run)
+    skipped = f"{format_count(skips.total)} of {format_count(skips.all_steps)} updates were skipped"
     return Found(
-        said=breaks.after(f"{format_count(lost)} of {format_count(of)} updates were skipped")
+        said=breaks.after(skipped)
         if breaks.words
         else (
-            f"{format_count(lost)} of {format_count(of)} updates were skipped"
+            skipped
             + (
                 f" and the loss scale fell to {scale_words(skips.low)}: the gradients overflow by themselves"
                 if skips.unscaled

@@ -2,7 +2,7 @@
 
 What it means
     float16 has no values between 0 and 6e-8. A loss scale lifts small gradients above that gap. A fixed scale
-    of 1 or a little more does not, so that small gradients become zero and parts of the model stop learning,
+    of 1 or a little more does not, so small gradients become zero and parts of the model stop learning,
     without a warning.
 
 How we know
@@ -35,7 +35,7 @@ OF_TRAINING = True
 LEADS = LEARNING
 
 LEAST = 128.0
-"""What the networks of the paper needed, the most tolerant apart (Micikevicius et al.)."""
+"""What the networks of the paper needed, except the most tolerant one (Micikevicius et al.)."""
 
 
 def judge(signals: Signals) -> Outcome:

@@ -19,7 +19,7 @@ When to ignore
 
 Sources
     Executed with Keras 3.15.1: 2^126 becomes infinite in two growths, after which the weights do not change;
-    113 doublings of 2000 steps from the default reach that. No report of it by a user was found.
+    113 doublings of 2000 steps from the default reach that. We found no user's report of it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LAST_SCALE = 2.0**120
 
 def judge(signals: Signals) -> Outcome:
     optimizer = known(signals.optimizer)
-    # A scale that a loop records is none of its optimizer's own, as PyTorch's GradScaler.
+    # The scale that a loop records does not belong to its optimizer, as with PyTorch's GradScaler.
     recorded = known(signals.scales) is not None and not (optimizer and optimizer.fixed_scale)
     if (
         optimizer

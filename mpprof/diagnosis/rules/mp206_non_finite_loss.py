@@ -11,7 +11,7 @@ How we know
     later steps of that epoch are not reported.
 
 What it costs
-    Every step from there on, if the loss stays so.
+    Every step from there on, if the loss stays non-finite.
 
 When to ignore
     When the loss is undefined for some single batch, and you know why.
@@ -105,8 +105,8 @@ def _whence(table: StepTable, rows: Int64, row: int) -> str:
 
 
 def _skipped_since(signals: Signals, first: int) -> int:
-    """Return how many updates were skipped from that step to the end of the records; 0 where one was not, or
-    skips were not read."""
+    """Return how many updates were skipped from that step to the end of the records; 0 if any of them was not
+    skipped, or skips were not read."""
     skips = known(signals.skips)
     since = skips[skips.step >= first] if skips is not None else None
     if since is None or not len(since.step) or (since.skipped[1:] < since.span[1:]).any():
@@ -128,7 +128,7 @@ def _running_mean(signals: Signals, table: StepTable, rows: Int64) -> bool:
 
 def _weights(spoiled: tuple[str, ...]) -> Found:
     """Return the finding that weights are not finite although the loss is. The loss does not show it: a ReLU,
-    for one, makes 0 of what is NaN."""
+    for example, turns NaN into 0."""
     return Found(
         summary=f"weights are not finite at the end ({evidence.listed(list(spoiled))}), though the loss is",
         evidence=(evidence.count("weights that are not finite", len(spoiled), 0),),

@@ -12,8 +12,8 @@ How we know
 What it costs
     The time of these kernels and waits, less what the profiler added to launches where unprofiled steps show
     it. If the device also waits for the launches of other kernels, the run is launch-bound as a whole, and
-    MP302 counts all these waits. A sum with the check in it counts with what it takes beyond one pass over
-    its bytes.
+    MP302 counts all these waits. For a sum that includes the check, only the time beyond one pass over its
+    bytes counts.
 
     The wait for the flag is part of `idle_sync`. With a baseline, the time that this run waits longer than
     the baseline is counted. Without one, the trace does not distinguish it from the wait for the logs.
@@ -50,9 +50,9 @@ OF_TRAINING = True
 OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.10, error_ratio=0.25, normal=True)
-"""A healthy small model without XLA spends a few percent so; a tenth is worth a change of the script."""
+"""A healthy small model without XLA spends a few percent on this; a tenth is worth a change of the script."""
 MOST = 0.5
-"""Of the time between launches: below half of it the loss scale is not what makes the device wait."""
+"""Share of the time between launches: below half, something else makes the device wait."""
 
 
 def judge(signals: Signals) -> Outcome:

@@ -1,16 +1,16 @@
 """Callbacks and the loop around the step take a noticeable part of the time.
 
 What it means
-    Between the end of one step and the beginning of the next Python runs: callbacks, metrics, progress bars,
+    Python runs between the end of one step and the beginning of the next: callbacks, metrics, progress bars,
     summaries. The device waits meanwhile.
 
 How we know
-    The recorded time of each callback's batch hooks, wherever in the list it stands, and the recorded time
-    between steps (the end of a call to the next begin) without the wait for input. Means over the steps after
-    warm-up: a checkpoint every hundred steps counts. If the callbacks were not timed one by one, the time
-    between steps is that of callbacks and loop together, without the callbacks before mpprof's in the list.
-    In a custom loop it includes the wait for input, unless the loop iterates over `recorder.batches(data)`.
-    In the trace it is the device's idle time between step markers.
+    The recorded time of each callback's batch hooks, wherever the callback stands in the list, and the
+    recorded time between steps (from the end of one call to the beginning of the next) without the wait for
+    input. Means over the steps after warm-up: a checkpoint every hundred steps counts. If the callbacks were
+    not timed one by one, the time between steps is that of callbacks and loop together, without the callbacks
+    before mpprof's in the list. In a custom loop it includes the wait for input, unless the loop iterates
+    over `recorder.batches(data)`. In the trace it is the device's idle time between step markers.
 
 What it costs
     That time, in the mean step.
@@ -46,13 +46,13 @@ SCALE = Scale(info_ratio=0.05, warning_ratio=0.10, error_ratio=0.30)
 OWN_LOOP_NS = 50_000.0
 """What Keras' loop takes between two steps by itself (our judgement)."""
 BUSY_LOOP_NS = 100_000.0
-"""What it takes with a progress bar and a few metrics: so much is a mention in a short step, and no more."""
+"""What the loop takes with a progress bar and a few metrics: in a short step this much is only a note."""
 
 
 MOSTLY_RATIO = 0.5
-"""A callback with half of the time is named first, and idle time is claimed that is half of it or more."""
+"""A callback with half of the time is named first; idle time is claimed if it is half of it or more."""
 NEARLY_ALL_RATIO = 0.9
-"""With so much of it the whole time is said to be one callback's."""
+"""From this share on, the whole time is attributed to one callback."""
 MOST_NAMED = 3
 """Callbacks that are named with their times."""
 

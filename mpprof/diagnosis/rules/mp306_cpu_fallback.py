@@ -1,8 +1,9 @@
 """An op runs on the CPU, with its tensors copied there and back.
 
 What it means
-    TensorFlow puts an op that has no kernel for the type on the device (16 bits, above all bfloat16) on the
-    CPU, without a warning. The device waits while the tensor travels, the CPU computes, and the result comes
+    If the device has no kernel of an op for the type (16 bits, above all bfloat16), TensorFlow runs the op on
+    the CPU, without a warning. The device waits while the tensor travels, the CPU computes, and the result
+    comes
     back: slowdowns of 10 to 500 times were reported. Loss scaling brings such an op: to check whether the
     sparse gradient of an embedding is finite, Keras makes the result dense with an op that has no kernel for
     booleans on the GPU.
@@ -51,7 +52,7 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)
 LONG_NS = 100_000.0
 """Launching an op takes some 10 µs; ten times that is work."""
 NEAR_NS = 500_000
-"""So close to the op do its copies begin and end: a wake-up and a launch lie between."""
+"""The copies of an op begin and end this close to it: a wake-up and a launch lie between."""
 _PLUMBING = (
     r"Iterator|_Send|_Recv|"
     r"^(NoOp|Identity|Const|StatefulPartitionedCall|PartitionedCall|If|While|Case|Call|RemoteCall)$|"
@@ -167,6 +168,6 @@ def _in_calls(trace: Trace, row: int) -> bool:
 
 
 def _computing(trace: Trace, device: int) -> Bool:
-    """Return which rows of the kernel table are work of this device that is no copy."""
+    """Return which rows of the kernel table are work of this device other than copies."""
     kernels = trace.kernels
     return np.asarray((kernels.device == device) & (kernels.kind == WorkKind.KERNEL))

@@ -11,9 +11,9 @@ How we know
     Time in which a copy runs and no kernel does, in the account's class `copy`; and idle time in which the
     host was in a copy that did not return: a copy to the host, or from pageable memory, waits for all work in
     front of it, and meanwhile nothing is launched. For the largest copies to or from the device the rate is
-    computed from bytes and time. Whether host memory was pageable is taken from the collector where it names
-    the kind of memory; else a rate below 4 GB/s, a third of what pinned memory reaches over PCIe 3.0 x16,
-    indicates pageable memory, which the driver copies twice.
+    computed from bytes and time. Some collectors state whether host memory was pageable. Otherwise a rate
+    below 4 GB/s, a third of what pinned memory reaches over PCIe 3.0 x16, indicates pageable memory, which
+    the driver copies twice.
 
 What it costs
     The time of these copies. A float32 run has the same copies: below a fifth of the step they are reported
@@ -53,15 +53,15 @@ _DOWN = r"(?i)D2H|DtoH|Device\s*-?(to|>)-?\s*(Host|Pageable|Pinned)"
 _UP = r"(?i)H2D|HtoD|(Host|Pageable|Pinned)\s*-?(to|>)-?\s*Device"
 _WITHIN = r"(?i)D2D|DtoD|Device\s*-?(to|>)-?\s*Device"
 SCALE = Scale(info_ratio=0.10, warning_ratio=0.20, error_ratio=0.30, normal=True)
-"""A mention from a tenth of the step, as a float32 run has the same copies. From XProf's limit for "highly"
-input-bound on, a fifth of the step, the batch's way to the device is a loss that a prefetch hides, whatever
-the precision; 14 recorded trainings on T4 and RTX 2060 have 1 % or less."""
+"""A note only from a tenth of the step on, because a float32 run has the same copies. From XProf's limit for
+"highly" input-bound on, a fifth of the step, the batch's way to the device is a loss that a prefetch hides,
+whatever the precision; 14 recorded trainings on T4 and RTX 2060 have 1 % or less."""
 OF_THE_BATCH = Scale(0.03, SCALE.warning_ratio, SCALE.error_ratio, normal=True)
 """XProf calls 3 % of the step moderate for input; the recorded trainings above lie well below it."""
 NOTABLE_RATIO = 0.01
-"""Of the step: less idle time behind copies than this is not told apart."""
+"""Share of the step: idle time behind copies is listed separately from here on."""
 _COPIES = (None, "copy")
-"""Families of a copy: fills, which the account holds with them, move nothing."""
+"""Families of a copy. The account's class also holds fills, which move nothing."""
 LARGE_BYTES = 1 << 20
 """Smaller copies are bound by their latency."""
 PAGEABLE_BYTES_PER_S = 4e9

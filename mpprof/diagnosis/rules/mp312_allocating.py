@@ -3,7 +3,7 @@
 What it means
     A framework takes memory from the driver once, and hands it out from its own pool. Where the pool is
     emptied in the loop, is off, or never fits because sizes change, every step goes to the driver
-    (cudaMalloc, hipMalloc), which waits for the device and holds launches up.
+    (cudaMalloc, hipMalloc), which waits for the device and delays launches.
 
 How we know
     Idle time of the device while the host is in such a call, if the calls go on in the second half of the

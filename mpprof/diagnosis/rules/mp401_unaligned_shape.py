@@ -6,9 +6,9 @@ What it means
     arithmetic.
 
 How we know
-    A 16-bit matrix kernel that ran on ordinary arithmetic, whose name states an alignment below 8 (`align1`,
-    `align2`, `align4`), or that XLA made for a large product; and a size that matters (by the recorded
-    shapes, else by the layer's units or filters) that is not a multiple of 8. If no size is known, `align1`
+    A 16-bit matrix kernel ran on ordinary arithmetic, has an alignment below 8 in its name (`align1`,
+    `align2`, `align4`), or was made by XLA for a large product. In addition, one of its sizes is not a
+    multiple of 8, by the recorded shapes, else by the layer's units or filters. If no size is known, `align1`
     or `align2` in the name of a kernel on Tensor Cores is enough, because libraries take such kernels only
     for such sizes. A size alone is not enough: libraries since cuBLAS 11 and cuDNN 7.6.3 often reach Tensor
     Cores anyway.
@@ -76,7 +76,7 @@ WORTH_WIDENING = 256
 LITTLE = 0.01
 """Part of the model's multiplications below which the size of a layer is not worth a warning."""
 MUCH = 0.5
-"""From here on even a small last layer is what the model computes."""
+"""From this part on even a small last layer is most of what the model computes."""
 FEWEST_CLASSES = 8
 """A last layer of fewer outputs, one logit or a handful of classes, would cost more if it were padded."""
 
@@ -137,8 +137,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _loads_singly(signals: Signals, row: int) -> bool:
-    """Return whether the cell ran on matrix units in a kernel that reads its operands one or two values at a
-    time, by its name."""
+    """Return whether the cell ran on matrix units in a kernel whose name says that it reads one or two values
+    at a time."""
     cell = signals.cells[row]
     alignment = shapes.kernel_alignment(cell.kernel or "")
     narrow = alignment is not None and alignment <= SINGLY
@@ -308,15 +308,15 @@ def _width(model: Untrained, layer: LayerFacts, last: bool) -> Note | None:
 
 
 def _labels_are_numbers(model: Untrained) -> bool:
-    """Return whether the loss takes the number of a class, so that classes can be added that no label names;
-    where the loss is not known this is assumed."""
+    """Return whether the loss takes the number of a class, so that classes without labels can be added;
+    assumed if the loss is not known."""
     loss = model.fit.loss if model.fit else None
     return loss is None or "sparse" in loss.lower()
 
 
 def _cut(model: Untrained, layer: LayerFacts, key: str, width: int, better: int) -> str:
-    """Return code that computes more outputs and keeps those that there were: their number means something,
-    as that of classes does, or of a mask."""
+    """Return code that computes more outputs and keeps the original ones, because their number has a meaning
+    (classes, or a mask)."""
     inner = innermost(model.layers, layer)
     wide, after = widened(inner, key, better), inner.arguments.get("activation", "...")
     if after in ("...", "None", "'linear'"):

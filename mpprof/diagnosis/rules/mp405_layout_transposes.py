@@ -44,8 +44,8 @@ _FILTERS = r"ShuffleInTensor3"
 SCALE = Scale(info_ratio=0.03, warning_ratio=0.08, error_ratio=0.25)
 """A warning at the 9 %, an error at the 25 % that users reported as a problem."""
 OF_THE_MODEL = Scale(SCALE.info_ratio, SCALE.warning_ratio, SCALE.error_ratio, normal=True)
-"""The model's own transposes, as around the heads of attention: every run of it that no compiler fuses has
-them, as it has its norms. Those reports are of convolutions."""
+"""The model's own transposes, as around the heads of attention: every run without a compiler that fuses them
+has them, as it has norms. Those reports are of convolutions."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -80,7 +80,7 @@ def judge(signals: Signals) -> Outcome:
 def _keeps_order(cell: Cell) -> bool:
     """Return whether the cell puts tensors together or pads one. This moves them as a transpose does, and no
     other layout avoids it: the first is part of the model, the second gives a convolution channels that
-    Tensor Cores can read (on an H100 cuDNN and XLA so pad the 3 channels of images)."""
+    Tensor Cores can read (cuDNN and XLA pad the 3 channels of images this way on an H100)."""
     names = (cell.op_type or "", cell.kernel or "")
     return any(re.search(pattern, name) for pattern in (_CONCATENATES, _PADS) for name in names)
 

@@ -8,9 +8,9 @@ How we know
     The kernels' placement and precision, less all that other causes claim, where three percent of the step or
     more remains. Each kernel is given the best explanation available, from the types and sizes of its op's
     inputs, the policy of its layer, and the kernel's own name. The most common one: the layer's policy is
-    float16, but its kernel multiplies float32, because something cast its inputs. In PyTorch a product
-    that runs in 16 bits with its gradients, and elsewhere in float32 without any, is that of a forward pass
-    outside `torch.autocast`: an evaluation, as a rule.
+    float16, but its kernel multiplies float32, because something cast its inputs. In PyTorch a product may
+    run in 16 bits with gradients, and elsewhere in float32 without any: the latter is a forward pass outside
+    `torch.autocast`, usually an evaluation.
 
 What it costs
     Its time against that of 16-bit kernels on Tensor Cores, where such a rate is known; else only
@@ -50,7 +50,7 @@ OF_ACCELERATOR = True
 
 SCALE = OF_A_LAYER
 NOTABLE_RATIO = 0.03
-"""From three percent of the step on no such time is passed over, whatever it could be."""
+"""From three percent of the step on, such time is always reported, whatever it could be."""
 _MOST_REASONS = 2
 _OUTSIDE = (
     "in 16 bits with gradients, and in float32 without: a forward pass outside torch.autocast, as of an "

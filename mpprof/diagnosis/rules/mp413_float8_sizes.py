@@ -9,7 +9,7 @@ How we know
     The recorded sizes of the layers that are quantised to float8, and the batch.
 
 What it costs
-    A copy of each operand at every product. How long it takes is in no trace by itself.
+    A copy of each operand at every product. No trace shows how long this copy takes by itself.
 
 When to ignore
     When the layer is a small part of the model.
@@ -93,9 +93,9 @@ def check_model(model: Untrained) -> Iterator[Note]:
 
 
 def _better(model: Untrained, each: Product, *, last: bool) -> tuple[str, str]:
-    """Return (name, code): a larger batch where the rows are odd, and what the layer makes is not; more units
-    where only the model reads what it makes. An output keeps its size, and what a layer reads is not its own
-    to change: such a layer stays out of float8."""
+    """Return (name, code): a larger batch if the number of rows is odd and the number of outputs is not; more
+    units if only the model reads the outputs. The model's output keeps its size, and a layer cannot change
+    what it reads: such a layer stays out of float8."""
     if each.rows and each.rows % MULTIPLE and not (each.made or 0) % MULTIPLE:
         batch = model.fit.batch_size if model.fit else None
         return each.layer.name, f"batch_size = {up(batch or MULTIPLE, MULTIPLE)}"

@@ -1,7 +1,7 @@
 """Products too small to become faster in float8.
 
 What it means
-    float8 halves the time of a product at best. Beside it each value of input, kernel and gradient is read,
+    float8 halves the time of a product at best. In addition each value of input, kernel and gradient is read,
     measured, scaled and cast, and Keras keeps three histories of 1,024 maxima a layer, all updated at every
     step. A product that multiplies each value often gains; a small or thin one takes longer than in bfloat16.
 
@@ -90,14 +90,14 @@ def _least(device: DeviceFacts | None) -> float | None:
 
 
 def _pays(device: DeviceFacts | None) -> str:
-    """Return from how many multiplications of each value on float8 pays on a card with such products."""
+    """Return how often each value must be multiplied for float8 to pay, on a card with such products."""
     whose = "" if device is not None and device_peaks.peaks(device) is not None else " by an H100's rates"
     return f"float8 pays from about {_least(device):,.0f} on (estimated{whose})"
 
 
 def _share(small: Sequence[str], of: Mapping[str, float], shares: Mapping[str, float]) -> float:
-    """Return the part of the float8 layers' multiplications that is in the small ones; of their number where
-    that is not known."""
+    """Return the small layers' part of the multiplications in float8 layers; if these are not known, their
+    part of the number of layers."""
     whole = sum(shares.get(name, 0.0) for name in of)
     return sum(shares.get(name, 0.0) for name in small) / whole if whole else len(small) / len(of)
 

@@ -40,9 +40,10 @@ OF_ACCELERATOR = True
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.60, error_ratio=0.80, normal=True)
 """It is how Keras 3 works: a healthy convnet without XLA shows 10 to 50 %, the more the faster the card. A
-mention, until it is three fifths of the step."""
+note, until it is three fifths of the step."""
 _STATISTICS = 0.05
-"""Of the bytes that a kernel moves: so much in float32 are means and variances beside tensors in 16 bits."""
+"""Share of the bytes that a kernel moves: up to this much in float32 is means and variances beside 16-bit
+tensors."""
 UNDER_XLA = Scale(info_ratio=0.05, warning_ratio=0.20, error_ratio=0.40)
 """XLA fuses norms with their casts: a fifth of the step in them is out of the ordinary (our judgement)."""
 

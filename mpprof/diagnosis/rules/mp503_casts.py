@@ -43,7 +43,7 @@ warning."""
 
 
 def judge(signals: Signals) -> Outcome:
-    # What weights need is known of a step alone.
+    # Only for a step is it known how many casts the weights need.
     account = need(signals.activity if known(signals.layers) is None else signals.account)
     rows = signals.of("cast")
     total = signals.time(rows)

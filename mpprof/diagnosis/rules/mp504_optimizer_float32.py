@@ -41,7 +41,7 @@ OF_ACCELERATOR = True
 
 BYTES_PER_PARAMETER = 28
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.30, error_ratio=0.50, normal=True)
-"""Keras' unfused Adam takes 5 to 25 % of a healthy step, most on a fast card: a mention; a warning above."""
+"""Keras' unfused Adam takes 5 to 25 % of a healthy step, most on a fast card: a note; more is a warning."""
 
 
 def judge(signals: Signals) -> Outcome:

@@ -53,7 +53,7 @@ OF_ACCELERATOR = True
 BYTES_PER_LOGIT = 4
 """A fused loss reads each logit once and writes its gradient once, both in 16 bits."""
 BYTES_FROM_LOGITS = 8
-"""Without a kernel of one's own: read for the maximum, for the sum of exponentials and for the gradient,
+"""Without a custom kernel: read for the maximum, for the sum of exponentials and for the gradient,
 which is written once, all in 16 bits."""
 _CLIPS = r"(?:^|[/(])clip(?:_by_value)?(?:[)/]|$)"
 _CROSS_ENTROPIES = {
@@ -61,7 +61,7 @@ _CROSS_ENTROPIES = {
     "categorical_crossentropy": "CategoricalCrossentropy",
 }
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.25, error_ratio=0.50, normal=True)
-"""Every language model has some of it; a quarter of the step is worth a loss of one's own."""
+"""Every language model has some of it; a quarter of the step is worth a custom loss."""
 OF_PROBABILITIES = Scale(info_ratio=0.05, warning_ratio=0.10, error_ratio=0.50)
 """A choice of the code's, which an argument undoes (our judgement)."""
 
@@ -136,7 +136,7 @@ def _within(cell: Cell, softmax: Collection[str]) -> bool:
 
 
 def _least_ns(signals: Signals, rows: Sequence[int], bytes_per_logit: int) -> float | None:
-    """Return what the loss takes per step at so many bytes a logit; None where logits or bandwidth are not
+    """Return what the loss takes per step at this many bytes a logit; None where logits or bandwidth are not
     known."""
     peaks = known(signals.peaks)
     logits = max((_values(signals.cells[row]) for row in rows), default=0.0)

@@ -52,7 +52,7 @@ OF_TRAINING = True
 OF_ACCELERATOR = True
 
 SLOWER_RATIO = 1.5
-"""Half as long again as the same tensor takes elsewhere is outside what two kernels of one size differ by."""
+"""Two kernels of one size differ by less than 1.5 times."""
 SCALE = OF_A_LAYER
 
 

@@ -29,7 +29,7 @@ CODE, SLUG, TITLE = "MP601", "states-dominate", "Weights and optimizer slots are
 ABOUT = "weights and optimizer slots"
 
 DOMINANT_RATIO = 0.5
-"""Half of the peak: then even activations of no size would not halve it again."""
+"""Half of the peak: then the peak could not be halved even without any activations."""
 
 
 def judge(signals: Signals) -> Outcome:

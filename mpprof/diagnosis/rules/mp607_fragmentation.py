@@ -34,7 +34,7 @@ ABOUT = "fragmentation"
 
 LOOSE_RATIO, SCARCE_RATIO, PLENTY_RATIO = 0.5, 0.1, 0.5
 """Half of the free memory in small pieces matters where less than a tenth of all is free; what blocks hold
-beyond what was asked for is worth a note, no warning, where more than half of all is free."""
+beyond what was asked for is worth a note and not a warning if more than half of all is free."""
 
 
 def judge(signals: Signals) -> Outcome:

@@ -10,9 +10,9 @@ How we know
     beside it.
 
 What it costs
-    At most the part of the transfer that the device's own work has room to hide. Whether a collective
-    transfers or waits for others shows only where traces of several devices are there; from one device's
-    trace the share is stated without a cost.
+    At most the part of the transfer that the device's own work has room to hide. Only traces of several
+    devices show whether a collective transfers or waits for others; from one device's trace the share is
+    stated without a cost.
 
 When to ignore
     Below a few percent of the step.

@@ -7,7 +7,7 @@ What it means
 
 How we know
     The compute capability that the trace or the run states, or the table of known devices. Before a training
-    (`mpprof audit --gpu NAME`) the card that is named, also one of another vendor that has no matrix units.
+    (`mpprof audit --gpu NAME`) the named card, which may be another vendor's without matrix units.
 
 What it costs
     Nothing that can be recovered on this card: it is a ceiling.

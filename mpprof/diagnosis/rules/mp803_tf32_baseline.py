@@ -126,15 +126,15 @@ def _ratio_in_kernels(baseline: Signals) -> float | None:
 # --- how near TF32 kernels come to their peak, and what beside them does not run in TF32 -------------------
 
 FAR_RATIO = 0.2
-"""Of the peak: below it kernels leave so much that their twins in 16 bits may be far more than twice as
+"""Share of the peak: kernels below it leave so much unused that 16 bits may be far more than twice as
 fast."""
 LEAST_RATIO = 0.05
-"""Of the step: less is not worth a word."""
+"""Share of the step: less is not reported."""
 
 
 @frozen
 class Reached:
-    """Of the notable TF32 kernels of a step, those whose operations are known: rates in FLOP/s, the share of
+    """Notable TF32 kernels of a step whose operations are known: rates in FLOP/s, the share of
     their peak, lowest first, and whether all of them are convolutions."""
 
     rates: tuple[float, ...]
@@ -152,7 +152,7 @@ class Reached:
 
 
 def reached(signals: Signals, most: float = 1.0) -> Reached | None:
-    """Return what notable TF32 kernels reach, of those below the share `most` of their peak; None where there
+    """Return what the notable TF32 kernels below the share `most` of their peak reach; None where there
     are none, or their operations or the peak are not known."""
     peaks = known(signals.peaks)
     peak = peaks.flops_per_s.get("tf32") if peaks else None

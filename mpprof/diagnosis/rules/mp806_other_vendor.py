@@ -11,7 +11,7 @@ What it costs
     Not known without a float32 baseline on the same device.
 
 When to ignore
-    In a test on a CPU of what will run on a GPU.
+    When a CPU only tests what will run on a GPU.
 
 Sources
     TensorFlow guide "Mixed precision" (x86 CPUs without AMX "significantly slower"; TPUs: mixed_bfloat16).

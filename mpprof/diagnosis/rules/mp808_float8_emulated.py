@@ -1,15 +1,15 @@
 """Layers are quantised to float8, and none of their products runs in it.
 
 What it means
-    Keras rounds inputs, kernels and gradients to float8 and back. A product in float8 comes of it only where
-    XLA compiles the step for a card whose matrix units take float8: NVIDIA from compute capability 8.9 on,
-    AMD from gfx950 and RDNA4 on (MI300 takes another float8, FNUZ). Elsewhere the product runs in the type of
-    the policy, and the rounding comes on top.
+    Keras rounds inputs, kernels and gradients to float8 and back. XLA turns that into a product in float8
+    only if it compiles the step for a card whose matrix units take float8: NVIDIA from compute capability 8.9
+    on, AMD from gfx950 and RDNA4 on (MI300 takes another float8, FNUZ). Elsewhere the product runs in the
+    type of the policy, and the rounding comes on top.
 
 How we know
     Layers whose policy is float8, and their matrix kernels in the trace, none of which multiplies in 8 bits.
-    Without a trace the card, the backend (PyTorch compiles no such product) and whether XLA compiles the
-    step can show that none does; that they do, only a trace.
+    Without a trace the card, the backend (PyTorch compiles no such product) and whether XLA compiles the step
+    can show that no product runs in float8; only a trace can show that one does.
 
 What it costs
     The time of the rounding. For one model of dense layers at batch 8,192 the forecast step on an A100 is
@@ -97,8 +97,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def why_not(signals: Signals) -> str:
-    """Return why no product in float8 can come of the layers on this card, with this backend; empty: nothing
-    is known against it."""
+    """Return why these layers cannot have float8 products on this card with this backend; empty: no reason is
+    known."""
     device = known(signals.device)
     if device is not None and expected.multiplies_float8(device) is False:
         return _of_card(device)
@@ -135,8 +135,8 @@ _FIRST = {
 
 
 def _expected(layers: Sequence[LayerFacts], device: DeviceFacts | None) -> set[Precision]:
-    """Return the types that these layers are multiplied in on this card; of one that is not known, or has
-    products in float8 that something else prevents, those of their policies."""
+    """Return the types that these layers are multiplied in on this card; the types of their policies if the
+    card is not known, or has float8 products that something else prevents."""
     if device is not None and expected.multiplies_float8(device) is False:
         return {expected.where(layer, device)[1] for layer in layers}
     return {COMPUTE_DTYPES.get(layer.compute_dtype or "", "unknown") for layer in layers}

@@ -12,7 +12,7 @@ How we know
     pool.
 
 What it costs
-    Once per training: the time that the warm-up steps took above a steady step, in sum. Nothing per steady
+    Once per training: the total time that the warm-up steps took above a steady one. Nothing per steady
     step.
     For the driver's allocations: the idle time in the window while they ran.
 
@@ -58,8 +58,8 @@ MOSTLY_WARM_UP_RATIO = 0.5
 
 
 ALLOCATING_SCALE = Scale(info_ratio=0.10, warning_ratio=0.10, error_ratio=0.90)
-"""A framework takes memory from the driver once and keeps it: a tenth of a step in that is none of a steady
-one's (our judgement)."""
+"""A framework takes memory from the driver once and keeps it: a steady step does not spend a tenth of its
+time on that (our judgement)."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -116,7 +116,8 @@ class _WarmUp:
 
 
 def _warm_up(table: StepTable, steps: Int64, summary: StepSummary, first_steady: int) -> _WarmUp:
-    """Return the warm-up. `steps`: those that each row's time is of; of a group, more than its own call's."""
+    """Return the warm-up. `steps`: the steps that each row's time covers; for a group, more than its own
+    call's."""
     times = _times(table, steps)
     warm = (table.step < first_steady) & (times >= 0)
     ns = float(times[warm].sum())
@@ -126,8 +127,8 @@ def _warm_up(table: StepTable, steps: Int64, summary: StepSummary, first_steady:
 
 
 def _times(table: StepTable, steps: Int64) -> Float64:
-    """Return the time to the next step where it was recorded, of all steps of a group, else the step's own;
-    below 0: neither was."""
+    """Return the time to the next step if recorded (for a group, of all its steps), else the step's own;
+    below 0: neither was recorded."""
     of_all = table.interval_ns / np.maximum(table.covers, 1) * steps
     return np.where(table.interval_ns >= 0, of_all, table.duration_ns.astype(np.float64))
 

@@ -13,7 +13,7 @@ How we know
 
 What it costs
     The time of tracing and compiling, in the mean step. If only the number of tracings is known, or a few of
-    the long steps were profiled, what the long steps take above the median.
+    the long steps were profiled, the cost is what the long steps take above the median.
 
 When to ignore
     When the long steps come once an epoch.
@@ -43,9 +43,9 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.20)
 FEWEST_COMPILES = 3
 """One or two compiles after the first step are those of an epoch's last, smaller batch."""
 MOSTLY_RATIO = 0.5
-"""Of what profiled long steps take above the median."""
+"""Share of what profiled long steps take above the median."""
 FEWEST_STEPS = 20
-"""Shapes that come round every dozen steps have not come yet in fewer."""
+"""Shapes that come every dozen steps may not have come yet in fewer."""
 
 
 def judge(signals: Signals) -> Outcome:

@@ -36,7 +36,7 @@ LEADS = INVALID
 
 INFO_RATIO, WARNING_RATIO = 0.10, 0.50
 """A tenth is what a trace of a healthy step costs; at half as much again, idle time in the window is mostly
-the profiler's. On a CPU, where each op is an event of the host, that is how it is."""
+the profiler's. On a CPU this is normal, because each op is an event of the host."""
 
 
 def judge(signals: Signals) -> Outcome:

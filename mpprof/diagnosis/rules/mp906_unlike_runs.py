@@ -89,8 +89,8 @@ def _in(computes: ComputePrecision) -> str:
 
 
 def _of_a_ladder(differences: Sequence[str], *, also_mixed: bool) -> Outcome:
-    """Return what differs between rungs of a ladder. Rungs differ by design: a difference is told, and
-    nothing is wrong with it."""
+    """Return what differs between rungs of a ladder. Rungs differ by design: a difference is reported, but is
+    not a fault."""
     if not differences:
         return Clear("both runs compute in 16 bits" if also_mixed else "the runs differ in precision alone")
     return Found(

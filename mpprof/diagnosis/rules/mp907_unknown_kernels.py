@@ -33,7 +33,8 @@ LEADS = INVALID
 
 INFO_RATIO, WARNING_RATIO, ERROR_RATIO = 0.02, 0.10, 0.50
 LEAST_OF_THE_STEP = 0.05
-"""Two percent cannot change a verdict; a tenth is as much as a typical cause; at one half there is none."""
+"""Two percent cannot change a verdict; a tenth is as much as a typical cause; at one half no verdict is
+possible."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -55,7 +56,8 @@ def judge(signals: Signals) -> Outcome:
 
 
 def _severity(ratio: float, of_the_step: float) -> Severity:
-    """Return the severity of this share of the kernel time: of an idle device it is little of the step."""
+    """Return the severity of this share of the kernel time: if the device mostly idles, it is little of the
+    step."""
     if ratio >= ERROR_RATIO and of_the_step >= WARNING_RATIO:
         return "error"
     return "warning" if ratio >= WARNING_RATIO and of_the_step >= LEAST_OF_THE_STEP else "info"

@@ -61,7 +61,7 @@ def judge(signals: Signals) -> Outcome:
         summary=f"there is no trace: {happened}",
         said="no trace was recorded: "
         + (
-            "the step time is known, where it goes is not"
+            "the step time is known, but not where it goes"
             if signals.mean_step_ns
             else "where the time goes is not known"
         ),
@@ -73,7 +73,7 @@ def judge(signals: Signals) -> Outcome:
 
 
 def was_asked_for(facts: RunFacts | None) -> bool:
-    """Return whether a window was asked for, of a run whose missing window is a finding."""
+    """Return, for a run whose missing window is a finding, whether a window was asked for."""
     return facts is None or _case(facts) != "not asked"
 
 

@@ -12,7 +12,7 @@ What it costs
     Knowledge, not time: graphs usually make a step faster.
 
 When to ignore
-    When only the Tensor Core share is of interest: kernel names show it all the same.
+    When only the Tensor Core share is of interest: kernel names still show it.
 
 Sources
     Observed with JAX 0.10 on GPU traces: command buffers are on by default. XLA flags documentation.

@@ -2,7 +2,7 @@
 
 What it means
     An exception left `fit` (or the recorded loop), or the device ran out of memory. What was recorded until
-    then is shown; it is not the whole training, and nothing beside the error is worth mending before it.
+    then is shown; it is not the whole training. Fix the error before anything else.
 
 How we know
     The recorder notes which exception left `fit`, with its text. An interrupt from the keyboard and
@@ -33,8 +33,8 @@ BOUND = "host"
 LEADS = ERROR
 
 LONGEST = 160
-"""Letters of an error's first line that a sentence holds."""
-NOT_KNOWN = "how the training ended is not known: nobody could see what left it"
+"""How many letters of an error's first line a sentence holds."""
+NOT_KNOWN = "how the training ended is not known: the recorder could not see the exception"
 _NO_ERRORS = {"interrupted": "the keyboard interrupted the training", "exit": "sys.exit ended the training"}
 
 
@@ -48,7 +48,7 @@ def judge(signals: Signals) -> Outcome:
             return Unable(NOT_KNOWN)
         if run.finished:
             return Clear("the training ran to its end")
-        return Unable("no end of the training is on record: it goes on, or its process was killed")
+        return Unable("no end of the training was recorded: it still runs, or its process was killed")
     if ended.reason in _NO_ERRORS:
         return Clear(_NO_ERRORS[ended.reason])
     if not ended.by_error:
@@ -86,7 +86,7 @@ def _at(run: Run) -> str:
 
 
 def _failure(run: Run) -> OutOfMemory | None:
-    """Return what the error states and what to try; None where its text is none that is known."""
+    """Return what the error states and what to try; None where its text is not recognised."""
     from mpprof.diagnosis.out_of_memory.failure import failure  # seldom needed
 
     return failure(run)

@@ -136,7 +136,7 @@ def sentence(layers: Sequence[LayerFacts]) -> str | None:
     names, shares = {layer.name for layer in narrow}, flops.shares(layers)
     of = " (their share of the multiplications is not known)"
     if names <= shares.keys():
-        share = sum(shares[name] for name in names)
+        share = round(sum(shares[name] for name in names), 9)
         of = f" ({format_ratio(share)} of the multiplications with weights)"
     rest: dict[str, list[str]] = {}
     for layer in expected.multiplying(layers):

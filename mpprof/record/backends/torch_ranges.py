@@ -110,8 +110,7 @@ class OptimizerRanges:
         self._range: Any = None
 
     def attach(self, optimizer: Any) -> None:
-        """Attach the ranges to an optimizer; nothing happens where it is none of Keras' or attached
-        already."""
+        """Attach the ranges to an optimizer; nothing happens if it is not Keras' or attached already."""
         if optimizer is None or optimizer in self._attached or not hasattr(optimizer, "_iterations"):
             return
         inner = getattr(optimizer, "inner_optimizer", None)

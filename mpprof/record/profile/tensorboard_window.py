@@ -62,7 +62,7 @@ class ForeignWindow:
         self.facts: dict[str, Any] = {}
 
     def begins_within(self, calls: int) -> bool:
-        """Return whether the foreign window is open, or begins within the next so many calls."""
+        """Return whether the foreign window is open, or begins within this many calls."""
         return not self.ended and self._begun + calls > self._profile.first
 
     def before_call(self, steps_run: int) -> None:

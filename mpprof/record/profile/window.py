@@ -181,7 +181,7 @@ class Window:
             marker.__exit__(None, None, None)
 
     def too_large(self) -> bool:
-        """Return whether the window's trace may become too large, or that cannot be told."""
+        """Return whether the window's trace may become too large, or its size cannot be estimated."""
         if self._clock() - self._opened_ns > MOST_SECONDS * 1e9:
             return True
         try:
@@ -246,7 +246,7 @@ class Window:
 
     def _give_up(self, error: BaseException) -> None:
         self._fail(error)
-        with failures_suppressed():  # half a trace is none, and may be what fills the disk
+        with failures_suppressed():  # an incomplete trace cannot be used, and may be what fills the disk
             with_timeout(shutil.rmtree, self._gathering, True)
 
     def _fail(self, error: BaseException) -> None:

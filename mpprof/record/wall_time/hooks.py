@@ -10,8 +10,8 @@ Keras calls each hook of whatever is in the list, and a marker that does nothing
 as one that does. So between the begin of an epoch and its end another list is there, with the few that do,
 and without Keras' own callbacks that have no hooks of a batch, such as its `History`.
 
-Read in Keras 3.15, `callbacks/callback_list.py`. Of the hooks that Keras runs in a pool of threads
-(`_async_train`, `_async_test`) the training does not wait, so they are not timed.
+Read in Keras 3.15, `callbacks/callback_list.py`. Training does not wait for hooks that Keras runs in a pool
+of threads (`_async_train`, `_async_test`), so they are not timed.
 """
 
 from __future__ import annotations

@@ -44,18 +44,18 @@ class InputWait:
             self.ended_ns += took_ns
 
     def exhausted(self, took_ns: int) -> None:
-        """Note that so long was waited for a batch, and there was none."""
+        """Add the time of a wait for a batch that did not come."""
         self._no_call |= self._within_call
         self.ended(took_ns)
 
     def ended(self, took_ns: int) -> None:
-        """Note that so much was done at the end of an epoch's data."""
+        """Add the time spent at the end of an epoch's data."""
         self.ended_ns += took_ns
         if not self._no_call:
             self._spent.add(self._end, took_ns)
 
     def waited(self, took_ns: int) -> None:
-        """Note that the host has waited so long for a batch."""
+        """Add the time that the host has waited for a batch."""
         total = self.now
         total.calls += 1
         total.ns += took_ns

@@ -282,8 +282,8 @@ def baseline_words(document: Report) -> str:
 
 def speedup_after(document: Report, after_ns: float) -> float | None:
     """Return the speedup over the baseline of a step after remedies; None without a baseline, and where it is
-    beyond the attainable one: those remedies shorten the baseline's step, too, so that it is none of mixed
-    precision."""
+    beyond the attainable one: those remedies shorten the baseline's step, too, so mixed precision is not what
+    gains."""
     facts = document.facts
     base, attainable = facts.baseline_step_ns, facts.attainable_step_ns
     if not base or not after_ns or facts.unlike:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mpprof.diagnosis.rules import mp201_endless_skips
-from mpprof.model.account import BUSY_RATIO
+from mpprof.model.account import BUSY_RATIO, BusyKernel
 from mpprof.model.frozen import frozen
 from mpprof.model.memory import Advice, Allocator, MemoryAccount, MemoryItem
 from mpprof.model.quantities import first_of
@@ -144,6 +144,8 @@ class BusyRow:
     rate: str
     of_peak: str
     name: str
+    roof: str = ""
+    """The rate that the card's peaks allow its ops, which `of_peak` is of; "" where it is not known."""
 
 
 def busy_heading(document: Report) -> str:
@@ -151,6 +153,14 @@ def busy_heading(document: Report) -> str:
     more = len(document.kernels) - MOST_KERNELS
     left = f", the longest {MOST_KERNELS} of {len(document.kernels)}" if more > 0 else ""
     return f"Kernels above {100 * BUSY_RATIO:g} % of the device's time{left}"
+
+
+def busy_shares(document: Report) -> str:
+    """Return what the shares of the kernels are of; "" without kernels."""
+    first = next((each for each in document.kernels if each.ratio > 0), None)
+    if first is None:
+        return ""
+    return f"time per step, and its share of the {words.duration(first.ns_per_step / first.ratio)} of work"
 
 
 def busy_kernels(document: Report) -> list[BusyRow]:
@@ -175,9 +185,18 @@ def busy_kernels(document: Report) -> list[BusyRow]:
             rate,
             "-" if each.peak_ratio is None else words.percent(each.peak_ratio),
             words.plain(each.name),
+            _roof_of(each),
         )
         for each, rate in zip(found, rates, strict=True)
     ]
+
+
+def _roof_of(each: BusyKernel) -> str:
+    compute = each.bound == "compute"
+    rate = each.flops_per_s if compute else each.bytes_per_s
+    if not rate or not each.peak_ratio:
+        return ""
+    return words.quantity(rate / each.peak_ratio, "flops_per_s" if compute else "bytes_per_s")
 
 
 def without_rate(document: Report) -> list[str]:

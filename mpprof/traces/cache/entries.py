@@ -4,8 +4,8 @@ An entry is an npz file named by a digest of the trace's whole content and of th
 written beside its place and renamed, so a reader sees all of it or nothing. A column is read when it is first
 asked for, from the file that was opened, whatever stands in its place by then; each has a checksum (CRC-32 of
 the zip format). Where an entry is damaged, the trace is read afresh. The least recently used entries go once
-all of them outgrow the limit. Nothing here ever fails a command: a cache that cannot be used is not used,
-which is said once.
+all of them outgrow the limit. Nothing here ever fails a command: a cache that cannot be used is skipped, with
+one warning.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def _value(window: _Window, limit: int) -> Any:
         try:
             value, end = _scan(window.text, window.at)
         except (ValueError, StopIteration, RecursionError) as error:
-            # As much again as there is: a value of many chunks is not tried as many times.
+            # Read as much again as there is, so that a value of many chunks is not tried once per chunk.
             most = window.left
             if most > limit or not _may_go_on(error, len(window.text)) or not window.more(most):
                 raise _Damage from None

@@ -86,7 +86,7 @@ def _packed(raw: bytes) -> list[int]:
 
 @frozen
 class Shape:
-    """An array's element type and dimensions; of a tuple its parts. Of one that cannot be, nothing."""
+    """An array's element type and dimensions; of a tuple its parts. Empty for an impossible shape."""
 
     dtype: str = ""
     dims: tuple[int, ...] = ()

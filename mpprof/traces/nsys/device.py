@@ -43,8 +43,8 @@ _KERNEL = (
 
 @dataclass
 class Work:
-    """The device's side of an export. `processes` numbers them for `correlations`, `owners` has that of most
-    of each device's work; times are the file's."""
+    """The device's side of an export. `processes` numbers the processes for `correlations`; `owners` has, for
+    each device, the process with most of its work. Times are the file's."""
 
     devices: tuple[TraceDevice, ...] = ()
     owners: tuple[int, ...] = ()

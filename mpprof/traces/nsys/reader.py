@@ -1,5 +1,5 @@
 """Nsight Systems: exports (`*.sqlite`) are read. A report (`*.nsys-rep`) is exported where `nsys` is
-installed; elsewhere it is said how to."""
+installed; otherwise an error says how to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is told of a fetch while it lasts: the line of a terminal."""
+"""Who watches a fetch while it lasts: the line of a terminal."""
 
 from __future__ import annotations
 
