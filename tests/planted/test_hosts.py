@@ -76,7 +76,7 @@ def test_a_host_that_waits_for_its_input_holds_up_the_others(tmp_path: Path) -> 
     straggler = finding(found, "MP704")
     assert "/device:GPU:0 of node-b" in straggler.summary
     assert "longer in waiting for input" in straggler.summary
-    assert "what that host waits for" in straggler.remedy
+    assert "what holds up its process" in straggler.remedy
     assert straggler.cost_ns_per_step / MS == pytest.approx(step_ms(made) - step_ms(EVEN), rel=0.1)
 
 
