@@ -96,7 +96,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         """Raise UsageError for a path without a name, which would be the current directory."""
-        if action.type is Path and not arg_string:
+        if not arg_string and (action.type is Path or action.metavar == "MODEL"):
             name = "/".join(action.option_strings) or action.metavar
             self.error(f"argument {name}: an empty name", "`.` is the current directory.")
         return super()._get_value(action, arg_string)

@@ -14,12 +14,13 @@ FORMATS = ("text", "json")
 class Audit:
     """List what in a model will miss the Tensor Cores, and why.
 
-    MODEL is a file that model.save() wrote, of Keras 3 or tf_keras: its weights are
-    not read but for --batch, and code in it is not run without --trust. Or
-    module:function, importable from here, that returns a model, or the log directory
-    of a run that recorded one. In a script, mpprof.audit(model) does the same. With
-    --bounds or --against it is a gate that needs no GPU: exit code 1 where a bound is
-    broken or a layer left the matrix units (docs/checks.md)."""
+    MODEL is a file that model.save() wrote, of Keras 3 or tf_keras: its weights
+    are not read but for --batch, and code in it is not run without --trust. Or
+    module:function, importable from here, that returns a model, or the log
+    directory of a run that recorded one. In a script, mpprof.audit(model) does
+    the same. With --bounds or --against it is a gate that needs no GPU: exit
+    code 1 where a bound is broken or a layer left the matrix units
+    (docs/checks.md)."""
 
     name = "audit"
 

@@ -429,6 +429,8 @@ def _take_after_validations(pools: _Pools, spent: SpentTable, fit: _Fit) -> None
     """Take what Keras does between the last hook of an epoch's validation and the epoch's own end, where it
     releases the validation's iterator, without what was timed at that end by itself."""
     calls_ns, ends_ns = fit.calls.end_ns, fit.epoch_ends_ns
+    if not len(ends_ns):
+        return
     validated_ns = np.array([end for _, end in fit.evaluated], np.int64)
     last = np.searchsorted(validated_ns, ends_ns, side="right") - 1
     since_ns = np.append(validated_ns, 0)[last]  # of an epoch without one ahead, the 0
