@@ -72,8 +72,10 @@ def done(said: Path, work: Callable[..., object], *arguments: Any, **environment
 
 
 XLA_GAVE_UP, XLA_ATTEMPTS = "rendezvous.cc", 3
-"""XLA ends a process whose virtual devices do not meet in a collective within 40 s, which was seen once, on two busy
-cores. Only then are the trainings done again, from nothing."""
+"""XLA ends a process whose virtual devices do not meet in a collective within 40 s, which was seen on two busy cores.
+Only then are the trainings done again, from nothing."""
+XLA_THREADS = "16"
+"""Of XLA's pool, which else has one for each core: on two cores two devices that wait for each other hold both."""
 
 
 def done_on_jax(work: Callable[[Path], object], folder: Path, **environment: str) -> str:
