@@ -93,17 +93,23 @@ def _scale(scale: dict[str, Any]) -> str:
 
 def _updates(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield, where weights have 16 bits, how many of their elements an update leaves as they are."""
-    rows = [row for row in rows if row.get("update_lost")]
     for own, other in (HALF, HALF[::-1]):
-        mine = [row for row in rows if row["dtype"] == own]
-        elements = sum(row["elements"] for row in mine)
-        lost = {
-            name: sum((number(row["update_lost"][name]) or 0.0) * row["elements"] for row in mine) / elements
-            for name in (HALF if mine else ())
-        }
-        if lost:
-            instead = f"{_share(lost[own])} of their elements in float32 and not in {own}"
-            yield f"Weights are {own}: an update changes {instead} (in {other}: {_share(lost[other])})."
+        mine = [row for row in rows if row["dtype"] == own and row.get("update_lost")]
+        in_own, in_other = (_lost_ratio(mine, name) for name in (own, other))
+        if in_own is not None and in_other is not None:
+            instead = f"{_share(in_own)} of their elements in float32 and not in {own}"
+            yield f"Weights are {own}: an update changes {instead} (in {other}: {_share(in_other)})."
+
+
+def _lost_ratio(rows: list[dict[str, Any]], name: str) -> float | None:
+    """Return the share of all these weights that an update in this type leaves as it is; None where that is
+    not known of each, and without weights."""
+    shares = [number(row["update_lost"].get(name)) for row in rows]
+    known = [share for share in shares if share is not None]
+    if not rows or len(known) < len(rows):
+        return None
+    lost = sum(share * row["elements"] for share, row in zip(known, rows, strict=True))
+    return float(lost / sum(row["elements"] for row in rows))
 
 
 def power(value: float | None) -> str:

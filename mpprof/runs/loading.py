@@ -378,6 +378,7 @@ def _recorded(place: Place, most_bytes: int | None = None) -> Run:
     records = store.read_records(place.root, most_bytes=most_bytes)
     found = _traces_of(place, records)
     workers, recorded, said = _workers(place.root, most_bytes)
+    tried, untold = store.read_tried(place.root)
     return Run(
         name=place.name,
         path=place.root,
@@ -391,6 +392,7 @@ def _recorded(place: Place, most_bytes: int | None = None) -> Run:
             *records.warnings,
             *_unended(records),
             *said,
+            *untold,
             *_choice(found),
             *_said_of(_closed_in(place)),
         ),
@@ -398,7 +400,7 @@ def _recorded(place: Place, most_bytes: int | None = None) -> Run:
         hosts=hosts.of_run(place.root, found[-1], {0: records.facts, **recorded}) if found else (),
         spans=records.spans,
         looks=store.read_looks(place.root),
-        tried=store.read_tried(place.root),
+        tried=tried,
     )
 
 

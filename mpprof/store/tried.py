@@ -26,19 +26,26 @@ def write_tried(root: Path, remedies: Sequence[dict[str, Any]]) -> None:
     replace_text(formats.folder_of(root) / formats.TRIED_FILE, formats.document(document))
 
 
-def read_tried(root: Path) -> tuple[TriedRemedy, ...]:
-    """Return the remedies that were tried on the script of the run at `root`; empty where none were, and for
-    a file that is damaged or none of ours."""
+def read_tried(root: Path) -> tuple[tuple[TriedRemedy, ...], tuple[str, ...]]:
+    """Return the remedies that were tried on the script of the run at `root`, empty where none were, and
+    warnings of a file that cannot be read."""
+    path = formats.folder_of(root) / formats.TRIED_FILE
     try:
-        content = read_regular(formats.folder_of(root) / formats.TRIED_FILE, _MOST_BYTES)
+        content = read_regular(path, _MOST_BYTES)
         document = json.loads(content) if len(content) <= _MOST_BYTES else None
+    except FileNotFoundError:
+        return (), ()
     except (OSError, UnreadableError, ValueError, RecursionError):
-        return ()
+        document = None
     if not isinstance(document, dict) or document.get("schema") != formats.TRIED_SCHEMA:
-        return ()
+        document = {}
     records = document.get("remedies")
-    found = [_remedy(each) for each in records[:_MOST]] if isinstance(records, list) else []
-    return tuple(each for each in found if each is not None)
+    if not isinstance(records, list):
+        return (), (f"{path}: not what `mpprof try --remedies` writes; what was tried is not shown",)
+    found = [_remedy(each) for each in records[:_MOST]]
+    bad = found.count(None)
+    said = (f"{path}: {bad} of {len(found)} remedies could not be read and are left out",) if bad else ()
+    return tuple(each for each in found if each is not None), said
 
 
 def _remedy(record: Any) -> TriedRemedy | None:

@@ -1,4 +1,4 @@
-"""What the timeline's document says of the host: events by name, each below the one that it lies in."""
+"""The timeline's document names the events of the host and puts each below the one that it lies in."""
 
 from __future__ import annotations
 

@@ -127,10 +127,14 @@ def test_the_report_has_what_a_remedy_brought_among_the_evidence(tmp_path: Path)
      '{"schema": "mpprof.tried/1", "remedies": [3, {"code": "MP301", "change": "prefetch=auto", "said": 4}]}'],
     ids=range(7),
 )  # fmt: skip
-def test_a_file_of_remedies_that_is_none_is_passed_over(content: str, tmp_path: Path) -> None:
+def test_a_file_of_remedies_that_is_none_is_named_and_passed_over(content: str, tmp_path: Path) -> None:
     (tmp_path / "mpprof").mkdir()
-    (tmp_path / "mpprof" / "tried.json").write_text(content)
-    assert read_tried(tmp_path) == ()
+    (file := tmp_path / "mpprof" / "tried.json").write_text(content)
+    found, said = read_tried(tmp_path)
+    assert found == ()
+    assert [each.partition(":")[0] for each in said] == [str(file)]
+    file.unlink()
+    assert read_tried(tmp_path) == ((), ())
 
 
 def test_remedies_without_time_or_that_fail_say_so() -> None:

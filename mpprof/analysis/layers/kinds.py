@@ -122,8 +122,8 @@ DEFAULTS = {
 
 
 def against_cudnn(layer: LayerFacts) -> dict[str, str]:
-    """Return {argument: as it is written} of what rules cuDNN out; empty where nothing does, and for other
-    layers."""
+    """Return the arguments that rule cuDNN out, each as it is written; empty where no argument does, and for
+    other layers."""
     if layer.kind not in RECURRENT:
         return {}
     return {
