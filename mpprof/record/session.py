@@ -17,6 +17,7 @@ from typing import Any
 
 from mpprof.errors import MpprofError, UsageError
 from mpprof.model.limits import LONG_CALL_NS
+from mpprof.model.run_time import OURS
 from mpprof.record.alarms import Seen
 from mpprof.record.backends.base import Absent, Facts, Probe, Taken
 from mpprof.record.backends.compiles import Compiles
@@ -49,7 +50,7 @@ from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult
 from mpprof.record.run_with_timeout import failures_suppressed
 from mpprof.record.step_line import Line, PlainLine
-from mpprof.record.wall_time.hooks import NOT_TIMED, OURS, TIMED_ALREADY, TimedList, put_back
+from mpprof.record.wall_time.hooks import NOT_TIMED, TIMED_ALREADY, TimedList, put_back
 from mpprof.record.wall_time.input import InputWait, time_input
 from mpprof.record.wall_time.sums import NOTABLE_NS, Spent, Sum
 
