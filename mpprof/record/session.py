@@ -162,6 +162,7 @@ class FitSession:
         self._described = False
         self._trained: set[str] = set()  # names of the models
         self._validation_ns: int | None = None
+        self._trains_in = 0  # the thread
         self._within_epoch = False  # the validation is
         self._open_ran = False  # the open call, before that validation
         self._ended: str | None = None  # how the last fit did
@@ -1048,6 +1049,7 @@ class FitSession:
     def _split_wall_time(self) -> None:
         """Begin to tell apart what this fit's wall time goes into, and explain what cannot be told apart."""
         self._input = None
+        self._trains_in = threading.get_ident()
         self._compiles = self._known("compile", self.probe.compiles, self._model, self._compiled)
         self._known("setup", lambda: Absent(SETUP))
         self._known("callbacks", self._why_hooks_are_not_timed)
@@ -1113,7 +1115,11 @@ class FitSession:
             self.spent.count(self.spent.of("compile", source.name, at), calls, ns)
 
     def _part(self) -> str | None:
-        return part_of_running_fit()
+        if self._fit is not None or threading.get_ident() != self._trains_in:
+            return part_of_running_fit()
+        if self._validation_ns is not None:  # a loop that calls the hooks of a list of its own
+            return part_of_running_fit("validation")
+        return part_of_running_fit("batch" if self.calls.is_open else "epoch")
 
     def _ask_compiles(self, at: str) -> None:
         if self._compiles is not None:

@@ -22,6 +22,7 @@ def train(folder: Path) -> None:
         "same": same(folder / "same"),
         "asynchronous": asynchronous(folder / "asynchronous", made),
         "compiles": compiles(folder / "compiles"),
+        "own loop": own_loop(folder / "own loop"),
         "freed": freed(folder / "freed", made),
     }
     (folder / "answers.json").write_text(json.dumps(answers))
@@ -102,6 +103,33 @@ def compiles(folder: Path) -> list[Any]:
             of = found[line["fit"] - 1]
             of[line["at"]] = of.get(line["at"], 0) + line["ns"]
     return [*found, [before, len(monitoring.get_event_duration_listeners())]]
+
+
+def own_loop(folder: Path) -> dict[str, int]:
+    """The ns of compiles, by place, in a loop that makes its own list of callbacks."""
+    import jax
+    import keras
+
+    from tests.record.wall_time import trainings
+
+    class Compiles(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            jax.jit(lambda a: a * 3.5)(1.0)
+
+    x, y = trainings.data()
+    made, ours = trainings.model(), trainings.recorded(folder, time.monotonic_ns)
+    hooks = keras.callbacks.CallbackList([Compiles(), ours], model=made, epochs=1, steps=4)
+    hooks.on_train_begin()
+    hooks.on_epoch_begin(0)
+    for batch in range(4):
+        hooks.on_train_batch_begin(batch)
+        made.train_on_batch(x[:8], y[:8])
+        hooks.on_train_batch_end(batch)
+    hooks.on_epoch_end(0)
+    hooks.on_train_end()
+    ours.close()
+    lines = [json.loads(line) for line in (folder / "mpprof" / "steps.jsonl").read_text().splitlines()]
+    return {line["at"]: line["ns"] for line in lines if line.get("part") == "compile"}
 
 
 def freed(folder: Path, made: Any) -> bool:

@@ -55,5 +55,11 @@ def test_compiles_are_timed_by_the_step_and_by_nobody_elses(answers: Any) -> Non
     assert listeners[0] == listeners[1]
 
 
+def test_a_loop_with_a_list_of_its_own_has_its_compiles_timed(answers: Any) -> None:
+    """Not what a callback of that list compiles."""
+    assert set(answers["own loop"]) == {"batch"}
+    assert answers["own loop"]["batch"] > 0
+
+
 def test_the_epoch_iterator_is_freed_with_its_fit(answers: Any) -> None:
     assert answers["freed"]
