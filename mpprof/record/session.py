@@ -1112,7 +1112,8 @@ class FitSession:
         """Note what was compiled, where a source tells of it at once, or was asked by `_ask_compiles`."""
         source = self._compiles
         if source is not None and (at := self._asked_at or self._part()) is not None:
-            self.spent.count(self.spent.of("compile", source.name, at), calls, ns)
+            add = self.spent.add_apart if (ns or 0) >= LONG_CALL_NS and at == "batch" else self.spent.count
+            add(self.spent.of("compile", source.name, at), calls, ns)
 
     def _part(self) -> str | None:
         if self._fit is not None or threading.get_ident() != self._trains_in:

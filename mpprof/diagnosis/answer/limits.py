@@ -86,7 +86,7 @@ def _outside_the_steps(view: View, found: Finding | None) -> str:
     if most.name == "compile" and found is not None and found.code == mp902_recompiles.CODE:
         return ""
     took = f"{_OUTSIDE[most.name][0]} took {format_ns(most.ns)}, {format_ratio(most.ratio)} of the run"
-    return f"{took}, which is in no step's time"
+    return took if most.name == "compile" else f"{took}, which is in no step's time"
 
 
 _OUTSIDE: dict[PartName, tuple[str, float]] = {
