@@ -1112,8 +1112,11 @@ class FitSession:
         """Note what was compiled, where a source tells of it at once, or was asked by `_ask_compiles`."""
         source = self._compiles
         if source is not None and (at := self._asked_at or self._part()) is not None:
-            add = self.spent.add_apart if (ns or 0) >= LONG_CALL_NS and at == "batch" else self.spent.count
-            add(self.spent.of("compile", source.name, at), calls, ns)
+            total = self.spent.of("compile", source.name, at)
+            if ns is not None and ns >= LONG_CALL_NS and at == "batch":
+                self.spent.add_apart(total, calls, ns)
+            else:
+                self.spent.count(total, calls, ns)
 
     def _part(self) -> str | None:
         if self._fit is not None or threading.get_ident() != self._trains_in:

@@ -280,6 +280,21 @@ def test_of_a_loop_that_took_its_batches_by_itself_the_wait_for_them_is_said_to_
     found = replace(case(slow, tmp_path / "own"), run=_without_waits(tmp_path / "own"))
     assert finding("MP305", found).said == "the loop between steps and its wait for data take[ {time}]"
     assert finding("MP305", found).summary.endswith("in the loop and its wait for data")
+    times = run_time(found.run)
+    assert times is not None
+    named = {part.name: [each.name for each in part.by] for part in times.parts}
+    assert (named["steps"][0], named["loop"]) == ("steps", ["loop and the wait for its input"])
+
+
+def test_what_a_loop_does_on_the_host_within_its_steps_is_said_where_the_device_idles(tmp_path: Path) -> None:
+    """A step's function that sleeps, where the device runs behind: the records have the sleep in the step."""
+    idle = c.account(c.cell("idle_between_steps", 90), c.healthy(10))
+    got = finding("MP305", case(Play(backend="loop", call=99, loop=1), tmp_path / "loop", idle))
+    assert got.said == "the loop's own code on the host takes[ {time}]"
+    assert got.cost_ns_per_step == pytest.approx(90 * MS, rel=0.01)
+    assert "out of the step's function" in got.remedy
+    busy = c.account(c.cell("idle_between_steps", 1), c.healthy(99))
+    assert says("MP305", case(Play(backend="loop", call=99, loop=1), tmp_path / "busy", busy)) == "clear"
 
 
 def _without_waits(folder: Path) -> Run:

@@ -41,9 +41,10 @@ _HOLDS_UP = ("input", "callbacks", "compile")
 class Stalls:
     """`count` of `of` timings are longer than twice the median, and than the mean; `length_ns` is the median
     of theirs per step, `total_ns` the time of all. `every`: so many steps apart they come again; None: not
-    regularly. `cause`: what a stalled step does, in words; `cause_ns`: how much of what stalls add to a step is known to be that. `grouped`: each
-    timing is of several steps. `on_host`: the timings are of calls, on a backend where the device runs behind
-    the host; `median_ns` is then the mean step without what held the host up."""
+    regularly. `cause`: what a stalled step does, in words; `cause_ns`: how much of what stalls add to a step
+    is known to be that. `grouped`: each timing is of several steps. `on_host`: the timings are of calls, on a
+    backend where the device runs behind the host; `median_ns` is then the mean step without what held the
+    host up."""
 
     mean_ns: float
     median_ns: float

@@ -309,6 +309,11 @@ HOST = (
         "do it every few epochs only; a checkpoint: save_best_only=True, save_weights_only=True",
         case="beside",
     ),
+    Row(
+        "MP305", WITHOUT_KERAS,
+        "take work on the host (logging, waiting, copies to NumPy) out of the step's function, or do it every N steps",
+        case="within", loop=True,
+    ),
     Row("MP305", ANY, "read_every=16, as by default: mpprof then reads its counters less often", case="own, often"),
     Row("MP305", ANY, "none needed: of a training with longer steps and fits it is a smaller part", case="own"),
     *float32_for(

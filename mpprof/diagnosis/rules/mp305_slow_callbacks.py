@@ -29,6 +29,7 @@ Sources
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from mpprof.analysis.steps import spent
@@ -43,7 +44,7 @@ from mpprof.model.run_time import OURS
 
 CODE, SLUG, TITLE = "MP305", "slow-callbacks", "Callbacks take a noticeable part of the time"
 ABOUT = "slow callbacks"
-ONCE = "once callbacks do less"
+ONCE = "once callbacks and the loop do less"
 BOUND = "host"
 OF_TRAINING = True
 
@@ -61,6 +62,8 @@ MOSTLY_RATIO = 0.5
 """A callback with half of the time is named first; idle time is claimed if it is half of it or more."""
 NEARLY_ALL_RATIO = 0.9
 """From this share on, the whole time is attributed to one callback."""
+WITHIN_RATIO = 1.5
+"""Idle time so many times the recorded one lies within steps, too."""
 MOST_NAMED = 3
 """Callbacks that are named with their times."""
 
@@ -97,6 +100,8 @@ def _of_steps(signals: Signals) -> Outcome:
     if gap_ns is None and (unsplit or times is None):
         return Unable(f"the gaps between steps were not recorded{signals.hint('record run')}")
     cost_ns = max(gap_ns or 0.0, sum(hooks.values()))
+    if own_loop and (found := _within_steps(signals, cost_ns)) is not None:
+        return found
     ratio = min(1.0, cost_ns / step_ns)
     if SCALE.severity(ratio) is None:
         if unsplit and not own_loop:
@@ -126,6 +131,27 @@ def _of_steps(signals: Signals) -> Outcome:
         severity=SCALE.severity(max(0.0, cost_ns - BUSY_LOOP_NS) / step_ns) or "info",
         claims=claims,
         cost_ns=cost_ns,
+    )
+
+
+def _within_steps(signals: Signals, cost_ns: float) -> Found | None:
+    """Return that the device idles while a loop of the user's own runs its own code, within its steps, too;
+    None where the time between the steps explains it, or there is no account."""
+    rows = signals.of("idle_between_steps")
+    ns = signals.time(rows)
+    if ns < WITHIN_RATIO * cost_ns or SCALE.severity(ns / (signals.whole_ns or math.inf)) is None:
+        return None
+    return Found(
+        summary="the device idles {cost} {each} ({share}) between two launches of the step's work, while the "
+        "loop's own code runs, within its steps too",
+        said="the loop's own code on the host takes[ {time}]",
+        evidence=(
+            evidence.ns("device idle between the steps' work", ns),
+            evidence.ns("mean time between steps, by the records", cost_ns),
+        ),
+        scale=SCALE,
+        claims=tuple(Claim(row, min(OWN_LOOP_NS, signals.cells[row].ns_per_step)) for row in rows),
+        cases=("within",),
     )
 
 
