@@ -43,7 +43,7 @@ def _named_apart(analyses: Sequence[Analysis]) -> list[Analysis]:
         run, name = each.run, each.run.name
         others = [other.run for other in analyses if other.run.name == name and other.run.path != run.path]
         depth = 1
-        while alike[name] > 1 and depth < len(run.path.parts):
+        while alike[run.name] > 1 and depth < len(run.path.parts):
             depth += 1
             name = "/".join((*run.path.parts[-depth:-1], run.name))
             if all(other.path.parts[-depth:-1] != run.path.parts[-depth:-1] for other in others):
