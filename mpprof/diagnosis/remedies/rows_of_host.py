@@ -305,12 +305,12 @@ HOST = (
         loop=True,
     ),
     Row(
-        "MP305", KERAS,
+        "MP305", ANY,
         "do it every few epochs only; a checkpoint: save_best_only=True, save_weights_only=True",
         case="beside",
     ),
     Row(
-        "MP305", WITHOUT_KERAS,
+        "MP305", ANY,
         "take work on the host (logging, waiting, copies to NumPy) out of the step's function, or do it every N steps",
         case="within", loop=True,
     ),
