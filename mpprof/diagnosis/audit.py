@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from mpprof.analysis.kernels import device_peaks, expected
-from mpprof.analysis.layers import flops
+from mpprof.analysis.layers import flops, kinds
 from mpprof.diagnosis.engine import judge
 from mpprof.diagnosis.outcomes import Rule
 from mpprof.diagnosis.rules import ALL
@@ -127,6 +127,7 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         policies=_policies(model.layers) if model else (),
         float8=float8.sentence(model.layers) if model else None,
         custom=_custom(model.layers) if model else (),
+        multiplies=kinds.multiplies(model) if model else None,
     )
 
 

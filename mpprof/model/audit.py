@@ -95,6 +95,7 @@ class AuditReport:
     policies: tuple[tuple[str, int], ...] = ()  # (policy, how many of the layers that multiply), most first
     float8: str | None = None  # which layers multiply in float8 and what stays beside them; None: none does
     custom: tuple[str, ...] = ()  # layers of no known class with weights: what they multiply is not known
+    multiplies: bool | None = None  # whether the model multiplies matrices at all; None: not known
 
     @property
     def narrow(self) -> bool:
@@ -133,7 +134,9 @@ def lines(report: AuditReport) -> list[str]:
         for reason in dict.fromkeys(note.reason for note in same):
             said += _grouped([note for note in same if note.reason == reason])
     own = bool(report.custom) and "16" in (report.policy or "")
-    if report.policy and not report.narrow and not own and report.pays is not False:
+    if report.multiplies is False:
+        said += ["", _NO_PRODUCTS]
+    elif report.policy and not report.narrow and not own and report.pays is not False:
         said += [
             "",
             f"It computes in {report.policy} as it is; sizes are judged as for mixed precision. "
@@ -149,6 +152,12 @@ def lines(report: AuditReport) -> list[str]:
     if report.unable:
         said += ["", "Not judged:", *(f"  {unable.code}: {unable.reason}" for unable in report.unable)]
     return said
+
+
+_NO_PRODUCTS = (
+    "No layer of this model multiplies matrices or convolves: Tensor Cores have no work in it. What 16 bits "
+    "can bring is half of the memory and of the traffic of its activations."
+)
 
 
 def _grouped(notes: list[AuditNote]) -> list[str]:
