@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mpprof.analysis.kernels import expected
 from mpprof.analysis.layers import flops, kinds
 from mpprof.analysis.layers.kinds import takes_cudnn
 from mpprof.analysis.memory import states
@@ -78,6 +79,10 @@ def forecast(
         unknown[f"what {len(narrow)} float8 layers keep in 8 bits, beside the 16 bits that are counted"] = (
             None
         )
+    if whole := [layer.name for layer in expected.multiplying(facts.model.layers) if _is_whole(layer)]:
+        unknown[
+            f"what layers of whole numbers keep ({first_of(whole, _NAMED)}): counted as if they were trained"
+        ] = None
     if any(one.slots_bytes is None for one in runs):
         why = f"of {own.optimizer}" if own and own.optimizer else "as the model is not compiled"
         unknown[
@@ -275,8 +280,13 @@ def _copies(model: ModelFacts) -> int:
         2 * (layer.parameters or 0)
         for layer in model.layers
         if kinds.is_matrix(layer) and not kinds.is_attention(layer) and not flops.repeats(layer, by_name)
-        and layer.compute_dtype in HALF and layer.variable_dtype not in HALF
+        and layer.compute_dtype in HALF and layer.variable_dtype not in HALF and not _is_whole(layer)
     )  # fmt: skip
+
+
+def _is_whole(layer: LayerFacts) -> bool:
+    """Return whether a layer multiplies whole numbers, of which it makes no copy in 16 bits."""
+    return layer.quantized not in (None, "float8")
 
 
 def _largest(found: backward.Backward, batch: int) -> tuple[KeptBytes, ...]:
