@@ -11,7 +11,7 @@ from mpprof.report.to_json import dumps, to_json
 
 SCHEMA = "mpprof.answer/1"
 MOST_CAUSES = 4
-LONGEST_REASON = 100
+LONGEST_REASON = 120
 FIGURES = ("step_ns", "baseline_step_ns", "after_remedies_ns")
 OF_CAUSE = ("code", "slug", "gain_ns_per_step")
 _REASON_OF = {

@@ -189,7 +189,8 @@ class _Builder:
                 waiting += missing
                 continue
             waiting.pop()
-            if function is not None and self.functions.pop(name, None):
+            if function is not None and name in self.functions:
+                del self.functions[name]
                 found = [self._result(one) for one in taken]
                 inputs = [at for at in found if at is not None]
                 self.results[name] = self._function(function, inputs)
@@ -372,10 +373,10 @@ class _Builder:
         dtype, (heads, width) = layer.compute_dtype or "float32", (1, *_dims(layer.output_shape))[-2:]
         rows = elements // max(1, width)
         scores = rows * (self.operations[given[1]].elements // max(1, heads * width))
-        held = (Held("scores", "float32", scores), Held("probabilities", dtype, scores))
+        held = [Held("scores", "float32", scores), Held("probabilities", dtype, scores)]
         if self._fused(width, dtype):
-            held = (Held("row sums", "float32", rows),)
-        heavy = {"keeps": True, "in_memory": True, "held": held}
+            held = [Held("row sums", "float32", rows)]
+        heavy = {"keeps": True, "in_memory": True, "held": tuple(held)}
         return self._add(layer, "attention", elements, dtype, *given, **heavy)
 
     def _fused(self, width: int, dtype: str) -> bool:
