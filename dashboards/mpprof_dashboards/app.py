@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import cards, hosts
 from mpprof_dashboards.components.context import Context, Page, listed
-from mpprof_dashboards.components.markup import prefixed, settled
+from mpprof_dashboards.components.markup import prefixed, render, settled
 from mpprof_dashboards.compress import Packer
 from mpprof_dashboards.export import run_html
 from mpprof_dashboards.pages import PAGES, runs
@@ -53,13 +54,23 @@ _INDEX = """<!DOCTYPE html>
 </html>""".replace("ICON", _ICON)
 
 
+class _App(dash.Dash):  # type: ignore[misc]
+    """The app, whose index holds what `first` says, below what the scripts draw."""
+
+    first: Callable[[], str]
+
+    def interpolate_index(self, **parts: str) -> str:
+        parts["app_entry"] = f'<div id="react-entry-point"></div>{self.first()}'
+        return str(super().interpolate_index(**parts))
+
+
 def create_app(source: RunSource, reach: Reach | None = None) -> dash.Dash:
     """Return the dashboard over `source`. It answers only to loopback names and to what `reach` allows (None:
     nothing else), and with 403 to other names."""
     reach = reach or Reach()
     # Dash writes with orjson where that is installed, which refuses names that are not whole characters.
     plotly.io.json.config.default_engine = "json"
-    app = dash.Dash(
+    app = _App(
         "mpprof_dashboards",
         title=f"mpprof · {source.title}",
         update_title=None,
@@ -73,6 +84,7 @@ def create_app(source: RunSource, reach: Reach | None = None) -> dash.Dash:
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
     )
     app.layout = lambda: prefixed(_frame(source), reach.prefix)
+    app.first = partial(_first, source, reach)
     rendered = Rendered()
     _register(app, source, rendered, reach)
     for page in PAGES:
@@ -87,7 +99,7 @@ def create_app(source: RunSource, reach: Reach | None = None) -> dash.Dash:
 def _frame(source: RunSource) -> dmc.MantineProvider:
     """Return the frame that stays while pages change."""
     bar = [
-        html.A([html.Span("mp"), "prof"], href="/", className="mp-brand", title=source.title),
+        _brand(source),
         _choosers(),
         html.Nav(id="nav", className="mp-nav", **{"aria-label": "Pages"}),
         _share(),
@@ -121,6 +133,24 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
         theme=theme.MANTINE,
         defaultColorScheme="auto",
     )
+
+
+def _brand(source: RunSource) -> html.A:
+    return html.A([html.Span("mp"), "prof"], href="/", className="mp-brand", title=source.title)
+
+
+def _first(source: RunSource, reach: Reach) -> str:
+    """Return what the address of this request shows before its scripts have come: the navigation, and what is
+    being read. ahead.js takes it away once the frame shows both."""
+    entries, _ = listed(source)
+    now = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
+    page = next((page for page in PAGES if page.path == flask.request.path), None)
+    entry = next((entry for entry in entries if entry.id == now.run), None)
+    tabs = html.Nav(_navigation(page, now), className="mp-nav")
+    bar = html.Div([_brand(source), html.Div(className="mp-choosers"), tabs], className="mp-bar")
+    reading = html.Div(_reading(entry), className="mp-reading", role="status")
+    shown = html.Div([html.Header(bar, className="mp-header"), reading], id="first", className="mp-first")
+    return render(prefixed(settled(shown), reach.prefix), str)
 
 
 def _choosers() -> html.Div:
