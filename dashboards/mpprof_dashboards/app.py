@@ -34,6 +34,8 @@ from mpprof_dashboards.security import Reach
 
 _LOG = logging.getLogger("mpprof")
 _REFRESH_MS = 5000
+_SPARE_BYTES = 16 << 20
+"""Of a run's files: its pages are drawn in spare time; those of a larger one take too long."""
 _ASSETS = Path(__file__).parent / "assets"
 # scheme.js comes before everything else, so that a dark page never flashes white. The icon is part of the
 # page: chromium asks for an icon's file again at each change of the address, and a remedy's switch is one.
@@ -64,9 +66,10 @@ class _App(dash.Dash):  # type: ignore[misc]
         return str(super().interpolate_index(**parts))
 
 
-def create_app(source: RunSource, reach: Reach | None = None) -> dash.Dash:
+def create_app(source: RunSource, reach: Reach | None = None, *, spare: bool = False) -> dash.Dash:
     """Return the dashboard over `source`. It answers only to loopback names and to what `reach` allows (None:
-    nothing else), and with 403 to other names."""
+    nothing else), and with 403 to other names. `spare`: while a page is read, the others of its run are
+    drawn."""
     reach = reach or Reach()
     # Dash writes with orjson where that is installed, which refuses names that are not whole characters.
     plotly.io.json.config.default_engine = "json"
@@ -86,7 +89,7 @@ def create_app(source: RunSource, reach: Reach | None = None) -> dash.Dash:
     app.layout = lambda: prefixed(_frame(source), reach.prefix)
     app.first = partial(_first, source, reach)
     rendered = Rendered()
-    _register(app, source, rendered, reach)
+    _register(app, source, rendered, reach, spare)
     for page in PAGES:
         if page.register is not None:
             page.register(app, source)
@@ -196,7 +199,7 @@ def _keys() -> Any:
     )  # fmt: skip
 
 
-def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reach) -> None:
+def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reach, spare: bool) -> None:
     def choose(search: str | None, _: int | None, path: str | None) -> tuple[Any, ...]:
         """Return what the choosers offer and show, the navigation, and what is being read: no trace is read
         for it, so that it is there while the page waits for one. choosers.js writes what is chosen there into
@@ -220,6 +223,9 @@ def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reac
             raise PreventUpdate  # answered with 204: nothing is read, computed or sent
         prefix = reach.prefix
         content = cards.failure(problem) if problem else _content(page, context, rendered, version, prefix)
+        small = context.entry is not None and (context.entry.size_bytes or 0) < _SPARE_BYTES
+        if spare and not problem and small and not live:
+            rendered.in_spare_time(partial(_draw_others, source, rendered, context.choice.query(), prefix))
         return content, not live, version
 
     url, live = Input("url", "search"), Input("live", "n_intervals")
@@ -335,6 +341,12 @@ def _draw_ahead(source: RunSource, rendered: Rendered, path: str, search: str, p
         page, context, problem, version = _asked(source, path, search)
         if problem is None:
             _content(page, context, rendered, version, prefix)
+
+
+def _draw_others(source: RunSource, rendered: Rendered, search: str, prefix: str) -> None:
+    """Draw and keep the pages of a run, as the navigation names them."""
+    for page in PAGES:
+        _draw_ahead(source, rendered, page.path, search, prefix)
 
 
 def _heading(page: Page, context: Context) -> list[Any]:

@@ -296,8 +296,10 @@ def layers(
         made.append(
             {
                 **(found := _as_they_are("layers", [row], each)),
-                "place": f"mostly {theme.kind_word(kind, each.units)}" if unit or off else "no matrix work",
-                "kind": kind, "parts": [(part, ns) for part, ns in divided if ns > 0],
+                "place": ("mostly " if unit and off else "") + theme.kind_word(kind, each.units)
+                if unit or off
+                else "no matrix work",
+                "kind": kind, "parts": [(part, each.ns(ns)) for part, ns in divided if ns > 0],
                 "name": row["layer"] or NOT_ATTRIBUTED, "short": row["layer"] or NOT_ATTRIBUTED,
                 "ns": found["total_ns"], "unit_ns": each.ns(unit),
                 "off_ns": each.ns(off), "cast_ns": each.ns(cast),

@@ -92,7 +92,7 @@ def test_navigation_and_what_is_read_stand_there_before_any_script(client: Any) 
     tabs = re.findall(r'href="([^"?]*)[^"]*" class="(mp-tab[^"]*)"', body)
     assert [path for path, _ in tabs] == [page.path for page in PAGES]
     assert [path for path, look in tabs if look == "mp-tab mp-tab-current"] == ["/kernels"]
-    assert "Reading <strong>mixed" in body
+    assert "Reading <strong>resnet-mixed</strong>" in body
     assert "<progress" in body
     hostile = client.get("/?run=%3Cimg%20src=x%3E").text
     assert "<img" not in hostile

@@ -525,7 +525,7 @@ def test_what_is_merged_into_a_pixel_of_the_strip_has_its_shares_of_the_height()
     off, unit = (theme.LANE_COLOURS[key] for key in keys)
     assert f'fill="{off}" d="M0.0 0h9000.0v1h-9000.0zM9000.0 0.4h1000.0v0.6h-1000.0z"' in drawn
     assert f'fill="{unit}" d="M9000.0 0h1000.0v0.4h-1000.0z"' in drawn
-    assert image.alt == "The device in this step: matrix work off Tensor Cores 96 ns, Tensor Cores 4 ns"
+    assert image.alt == "The device in this step: matrix work off Tensor Cores 96.0 ns, Tensor Cores 4.00 ns"
     assert "Tensor Cores" in [item.children[1] for item in legend(timeline).children]
 
 

@@ -145,9 +145,9 @@ def test_the_parts_of_a_layer_sum_to_its_time() -> None:
     for row in table.rows:
         parts = row["unit_ns"] + row["off_ns"] + row["cast_ns"] + row["rest_ns"]
         assert parts == pytest.approx(row["ns"])
-        assert sum(ns for _, ns in row["parts"]) == pytest.approx(row["total_ns"])
+        assert sum(ns for _, ns in row["parts"]) == pytest.approx(row["ns"])
     divided = {row["cells"][1]: row["parts"] for row in rows.answer(table, Asked())["rows"]}["res2a"]
-    assert [kind for kind, _ in divided] == ["unit", "off", "cast", "other"][: len(divided)]
+    assert [kind for kind, _ in divided] == ["unit", "other"]
     assert sum(share for _, share in divided) == pytest.approx(1, abs=0.001)
     kernels = {
         row["layer"]: row["total_ns"] / 8 for row in kernel_rows() if row["placement"] == "tensor_core"

@@ -68,9 +68,10 @@
     var drawing = false;
     var hits = [];
 
-    function url(run, window_, width) {
+    function url(run, window_, width, device) {
       var asking = new URLSearchParams({ run: run, width: String(width), colour: colour.value });
       if (search.value.trim()) asking.set("search", search.value.trim());
+      if (device) asking.set("only", "device");
       Object.keys(window_).forEach(function (key) {
         if (window_[key] !== null && window_[key] !== undefined) asking.set(key, String(Math.round(window_[key])));
       });
@@ -82,7 +83,7 @@
     /* Asked for beside the run's own window, and not after it. */
     var baseline =
       root.dataset.baseline &&
-      fetch(url(root.dataset.baseline, {}, 1))
+      fetch(url(root.dataset.baseline, {}, 1, true))
         .then(function (answer) {
           return answer.status === 200 ? answer.json() : null;
         })
@@ -129,7 +130,7 @@
     function loadWhole() {
       if (whole_) return;
       whole_ = { lanes: [] };
-      fetch(url(root.dataset.run, { from: 0, to: last() }, width()))
+      fetch(url(root.dataset.run, { from: 0, to: last() }, width(), true))
         .then(function (answer) {
           return answer.status === 200 ? answer.json() : whole_;
         })
@@ -206,7 +207,7 @@
           /* Beside one step stands one step, not the beginning of the next. */
           if (from >= step.start_ns && to <= step.end_ns) window_.to = Math.min(window_.to, whole.steps[whole.step].end_ns);
           if (window_.to <= Math.max(0, window_.from)) return null;
-          return fetch(url(root.dataset.baseline, window_, width()))
+          return fetch(url(root.dataset.baseline, window_, width(), true))
             .then(function (answer) {
               return answer.status === 200 ? answer.json() : null;
             })
