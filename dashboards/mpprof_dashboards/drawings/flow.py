@@ -466,7 +466,7 @@ def draw(flow: Flow, label: str = "", query: str = "") -> str:
         "svg",
         patterns + "".join(names) + tail + "".join(inside),
         xmlns=svg.NAMESPACE,
-        class_="mp-flow",
+        class_="mp-flow mp-flow-tailed" if rest else "mp-flow",
         height=f"{y + 8:g}",
         role="group",
         aria_label=label,
