@@ -168,8 +168,9 @@ def test_dark_and_light_are_switched_and_kept(chromium: Any, fake_server: str) -
 
 
 @pytest.mark.full
-def test_a_narrow_window_needs_no_sideways_scrolling(chromium: Any, fake_server: str) -> None:
-    seen = visit(chromium, fake_server, width=390)
+@pytest.mark.parametrize("width", [720, 390], ids=["1440 at 200 %", "phone"])
+def test_a_narrow_window_needs_no_sideways_scrolling(chromium: Any, fake_server: str, width: int) -> None:
+    seen = visit(chromium, fake_server, width=width)
     seen.open("/?run=mixed&baseline=fp32")
     for page in PAGES:
         seen.page.click(f".mp-tab:text-is('{page.title}')")
