@@ -224,7 +224,7 @@ def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reac
         prefix = reach.prefix
         content = cards.failure(problem) if problem else _content(page, context, rendered, version, prefix)
         small = context.entry is not None and (context.entry.size_bytes or 0) < _SPARE_BYTES
-        if spare and not problem and small and not live:
+        if spare and not problem and small and not live and page is not runs.PAGE:
             rendered.in_spare_time(partial(_draw_others, source, rendered, context.choice.query(), prefix))
         return content, not live, version
 

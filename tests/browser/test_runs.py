@@ -42,7 +42,7 @@ def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
     seen.page.goto(sample_server + "/")
     seen.page.wait_for_selector("#runs[data-drawn]")
     assert seen.page.url.endswith("/runs")
-    seen.page.wait_for_function("() => !document.querySelector('#runs [aria-busy]')")
+    seen.page.wait_for_function(_ALL_FILLED, timeout=120_000)
     row = '#runs tr[data-run="v100-odd-vocabulary-mixed-float16"]'
     document = to_json(source.report("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"))
     cell = f'{row} [data-field="%s"]'
