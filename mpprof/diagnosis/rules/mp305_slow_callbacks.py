@@ -178,7 +178,7 @@ def _of_our_own(signals: Signals, outside_ns: float) -> Found | None:
         ),
         severity=SCALE.severity(ratio) if often else "info",
         cost_ns=in_steps_ns,
-        cost_ns_of_run=outside_ns,
+        cost_ns_of_run=float(outside_ns),
         cases=("own, often",) if often else ("own",),
     )
 
