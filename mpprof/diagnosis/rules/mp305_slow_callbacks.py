@@ -14,7 +14,7 @@ How we know
 
     What callbacks do outside the steps, as an epoch begins or ends and in a validation, is in no step's time:
     it counts as its share of the run, with the same limits. Not counted is what they do once, as the first
-    `fit` begins. mpprof's own hooks are told apart from those of the others.
+    `fit` begins. mpprof's own hooks count separately.
 
 What it costs
     That time, in the mean step, or of the run.
