@@ -275,6 +275,19 @@ def test_helpers_of_matrix_work_are_named_where_they_transform_convolutions(
     assert row.text == said
 
 
+def test_what_is_hardly_anything_has_no_row_and_is_in_the_sum() -> None:
+    """A reader's count: "idle_sync 0.000 ms" of 3.61 ms."""
+    document = documents.document(hand_made.diagnosis())
+    assert document["time"] is not None
+    first, *_ = document["time"]["slices"]
+    two = [
+        {**first, "class": name, "ns_per_step": ns} for name, ns in (("matmul", 3e6), ("idle_sync", 300.0))
+    ]
+    time: Any = {**document["time"], "slices": two, "step_ns": 3_000_300.0}
+    assert [row.label for row in content.time_rows(time) if not row.part] == ["matmul"]
+    assert content.time_whole(time) == 3_000_300.0
+
+
 def test_small_slices_are_folded_and_the_sum_still_holds() -> None:
     rendered = text.render(documents.document(hand_made.diagnosis()))
     assert re.search(r"3 smaller .*cast, reduce, layout", rendered)
