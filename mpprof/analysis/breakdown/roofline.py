@@ -20,6 +20,7 @@ from mpprof.analysis.kernels.eligibility import (
     parse_shapes,
     precision_of,
 )
+from mpprof.analysis.kernels.op_types import family_of
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.model.account import Account, Cell
 from mpprof.model.device import DevicePeaks
@@ -81,7 +82,8 @@ def cost(
     """
     if op is not None and op.hlo is not None:
         return Cost(op.hlo.flops, _bytes([Tensor(*tensor) for tensor in op.hlo.tensors]))
-    op_type, tensors = op.type if op else "", parse_shapes(shapes) if shapes else ()
+    op_type = op.type if op else ""
+    tensors = parse_shapes(shapes) if shapes and _reads_its_inputs(op_type) else ()
     if family not in MATMUL_FAMILIES:
         return Cost(None, _elementwise_bytes(tensors))
     by_layer = _flops_by_layer(family, layer, batch) if layer is not None and batch else None
@@ -95,6 +97,13 @@ def cost(
         stated = known is not None and not tensors
         return Cost(known, _dense_bytes(layer, batch, precision) if stated and layer and batch else None)
     return Cost(known, _convolution_bytes(tensors, family, layer, batch))
+
+
+def _reads_its_inputs(op_type: str) -> bool:
+    """Return whether a kernel of such an op reads what the op states as its inputs. Other ops than those of
+    TensorFlow and PyTorch run several kernels (a compiled function), list their results too, or a whole cache
+    of which they write a line (`reshape_and_cache_flash`)."""
+    return not op_type or op_type.startswith("aten::") or family_of(op_type) is not None
 
 
 def _flops_by_layer(family: Family, layer: LayerFacts, batch: int) -> float | None:
