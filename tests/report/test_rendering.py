@@ -206,6 +206,27 @@ def test_causes_of_memory_are_held_against_the_gap_that_they_split() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("layer", "size", "named"), [("unknown", 9, True), ("dense", 9, False), ("unknown", 3, False)]
+)
+def test_what_may_be_most_of_an_unexplained_gap_is_named(layer: str, size: int, named: bool) -> None:
+    """Recorded on an H200: of 1.09 GiB 1.03 GiB were the logits in float32 for the loss."""
+    document = documents.document(hand_made.diagnosis())
+    mib = 1 << 20
+    tensor = {
+        "kind": "activations kept for backward", "op": "model/float_Cast", "layer": layer, "dtype": "unknown",
+        "shape": "unknown", "count": 1, "bytes": size * mib, "born_ns": 0, "life_ns": 5,
+    }  # fmt: skip
+    document["memory"] |= {  # type: ignore[operator]
+        "reachable_bytes": 11 * mib, "gap": [{"code": "MP605", "bytes": mib}], "unexplained_bytes": 10 * mib,
+        "tensors": [tensor],
+    }  # fmt: skip
+    said = next(line for line in content.memory(document) if "unexplained" in line)
+    assert (
+        said.endswith("10.0 MiB unexplained: model/float_Cast holds 9.00 MiB, outside of all layers") is named
+    )
+
+
 def test_more_saved_than_expected_leaves_no_gap_to_split() -> None:
     document = documents.document(hand_made.diagnosis())
     mib = 1 << 20
