@@ -318,7 +318,7 @@ def weighed(account: Account, ownership: Ownership, run: Run | None) -> Account:
     costs: dict[tuple[object, ...], Cost] = {}  # many ops are of one type, shape and layer
 
     def weigh(cell: Cell) -> Cell:
-        if cell.op is None or cell.family is None or not cell.calls_per_step:
+        if cell.op is None or cell.family is None or not cell.done_per_step:
             return cell
         if cell.category == "copy":
             return cell  # whose bytes the collector states
@@ -337,8 +337,8 @@ def weighed(account: Account, ownership: Ownership, run: Run | None) -> Account:
             return cell
         return changed(
             cell,
-            flops_per_step=found.flops * cell.calls_per_step if found.flops else None,
-            bytes_per_step=found.bytes * cell.calls_per_step if found.bytes else None,
+            flops_per_step=found.flops * cell.done_per_step if found.flops else None,
+            bytes_per_step=found.bytes * cell.done_per_step if found.bytes else None,
         )
 
     devices = tuple(
@@ -361,11 +361,11 @@ def _shared_bytes(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
             cell.layer
             and (cell.family or "").startswith("conv_")
             and cell.bytes_per_step
-            and cell.calls_per_step
+            and cell.done_per_step
         ):
-            most[key(cell)] = max(most.get(key(cell), 0.0), cell.bytes_per_step / cell.calls_per_step)
+            most[key(cell)] = max(most.get(key(cell), 0.0), cell.bytes_per_step / cell.done_per_step)
     return tuple(
-        replace(cell, bytes_per_step=most[key(cell)] * cell.calls_per_step)
+        replace(cell, bytes_per_step=most[key(cell)] * cell.done_per_step)
         if key(cell) in most and (cell.family or "").startswith("conv_")
         else cell
         for cell in cells
