@@ -540,7 +540,7 @@ def _program_of_each(trace: Trace, rows: Int64, first: Int64) -> str:
     names = {trace.strings[host.name[found[row]]] for row in at[starts].tolist() if row >= 0}
     if not one_each or (at < 0).any() or len(np.unique(at[starts])) != len(starts) or len(names) != 1:
         return ""
-    return names.pop().removesuffix(_RUN_OF_A_PROGRAM)
+    return str(names.pop()).removesuffix(_RUN_OF_A_PROGRAM)
 
 
 def _within_one_range(trace: Trace, firsts: Int64) -> bool:
