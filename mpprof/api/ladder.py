@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -33,12 +35,30 @@ def compare(*chosen: Given | Several, strict: bool = False, dismissed: Collectio
     return compare_analyses([analyse(run, strict=strict) for run in load_all(chosen)], dismissed=dismissed)
 
 
+def _named_apart(analyses: Sequence[Analysis]) -> list[Analysis]:
+    """Return the same, with as many directories before runs of one name as tell them apart."""
+    alike = Counter(each.run.name for each in analyses)
+    named = []
+    for each in analyses:
+        run, name = each.run, each.run.name
+        others = [other.run for other in analyses if other.run.name == name and other.run.path != run.path]
+        depth = 1
+        while alike[run.name] > 1 and depth < len(run.path.parts):
+            depth += 1
+            name = "/".join((*run.path.parts[-depth:-1], run.name))
+            if all(other.path.parts[-depth:-1] != run.path.parts[-depth:-1] for other in others):
+                break
+        named.append(replace(each, run=replace(run, name=name)))
+    return named
+
+
 def compare_analyses(analyses: Sequence[Analysis], *, dismissed: Collection[str] = ()) -> Comparison:
     """Return the comparison of what was already analysed. Raises UsageError for fewer than two runs."""
     if len(analyses) < 2:
         raise UsageError(
             "a comparison needs two runs or more", next="Give the baseline first, then the others"
         )
+    analyses = _named_apart(analyses)
     ladder = len(analyses) > 2 or _of_one_policy(analyses)
     of = partial(judge, dismissed=dismissed)
     judged = [of(analyses[0]), *(of(mine, analyses[0], ladder=ladder) for mine in analyses[1:])]

@@ -9,7 +9,7 @@ from mpprof.analysis.comparison import whatif
 from mpprof.diagnosis import claims as ledger
 from mpprof.diagnosis import evidence, launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
-from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS, said_of_unlike
+from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS, said_of_unlike, time_ns
 from mpprof.diagnosis.outcomes import (
     FORWARD_ALONE,
     GENERAL,
@@ -37,6 +37,7 @@ from mpprof.model.account import Cell, Class, Phase, Slice, Speedup
 from mpprof.model.answer import Remedy
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.model.steps import StepSummary
 
 _LAST = 5
 _QUESTIONS_OF_PRINCIPLE = 4
@@ -136,7 +137,7 @@ def _judgement(
         findings.append(_finding(found[code], each, signals, *gain, shares))
     ceilings = {code for code, each in weighed.items() if each.ceiling}
     return Judgement(
-        findings=tuple(_ranked(findings, place, ceilings, case.dismissed)),
+        findings=tuple(_ranked(findings, place, ceilings, case.dismissed, case.steps)),
         unable=_unable(outcomes, displaced, signals),
         clear=clear,
         speedup=_unsplit(case.speedup, doubt) if doubt else _completed(case, recovers, shares, signals),
@@ -360,6 +361,7 @@ def _ranked(
     place: Mapping[str, int],
     ceilings: Container[str],
     dismissed: Container[str],
+    steps: StepSummary | None,
 ) -> list[noun.Finding]:
     """Return the findings in the order of the plan: by gain, but what may lead comes first; then what
     gains no time, the ceilings behind all causes, and what was dismissed.
@@ -383,6 +385,9 @@ def _ranked(
             return (_LAST, place.get(found.code, len(place)), *tie)
         if found.code in place:
             return (1 if place[found.code] <= last else 3, place[found.code], *tie)
+        if found.cost_ns_of_run and found.severity != "info" and place:
+            own_ns = time_ns(found, steps)
+            return (1, sum((each.gain_ns_per_step or 0.0) > own_ns for each in in_plan) - 0.5, *tie)
         if found.cost_ns_in_window is not None:  # there is no plan: by severity, then by cost
             return (2 * noun.SEVERITY_RANK[found.severity], -found.cost_ns_in_window, *tie)
         if found.severity == "error":
@@ -517,6 +522,7 @@ def _finding(
         summary=_filled_in(_worded(outcome.summary, signals), stated, weighed.cost_ns, signals.whole_ns),
         cost_ns_per_step=None if weighed.ceiling or of_window else stated,
         cost_ns_in_window=stated if of_window and not weighed.ceiling else None,
+        cost_ns_of_run=outcome.cost_ns_of_run,
         cost_bytes=outcome.cost_bytes,
         spare_bytes=outcome.spare_bytes,
         gap_ratio=explained / shares.gap_ns

@@ -2,7 +2,8 @@
 
 First that the training ended by an error; then that it does not learn, that mixed precision is not in effect,
 that the measurement is not valid (where that could change the first cause or its sign); then the largest gain
-in time, the largest in memory; or nothing. That a run was on a CPU is no cause, and leads nothing.
+in time, within steps or outside them; the largest in memory; or nothing. That a run was on a CPU is
+no cause, and leads nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mpprof.diagnosis.rules import (
 )
 from mpprof.model.answer import Leading
 from mpprof.model.finding import Diagnosis, Finding
+from mpprof.model.steps import StepSummary
 
 BEFORE_COSTS: tuple[Leads, ...] = ("error", "learning", "inactive", "invalid")
 LEADS: dict[str, Leads] = {rule.CODE: rule.LEADS for rule in rules.ALL if hasattr(rule, "LEADS")}
@@ -38,7 +40,7 @@ def leads(report: Diagnosis) -> tuple[Leading, str | None]:
     found = [
         each for each in report.findings if each.severity != "info" and each.code not in report.dismissed
     ]
-    of_time = _of_time(found)
+    of_time = _of_time(found, report)
     for kind in BEFORE_COSTS:
         for each in found:
             if LEADS.get(each.code) == kind and (kind != INVALID or _could_change(each, of_time, report)):
@@ -51,7 +53,7 @@ def leads(report: Diagnosis) -> tuple[Leading, str | None]:
     return "nothing", None
 
 
-def _of_time(found: Sequence[Finding]) -> Finding | None:
+def _of_time(found: Sequence[Finding], report: Diagnosis) -> Finding | None:
     """Return the finding with the largest gain in time; without gains the one that costs most, or the first
     of those whose cost is not known. None: none is about time."""
     of_time = [
@@ -59,18 +61,20 @@ def _of_time(found: Sequence[Finding]) -> Finding | None:
         for each in found
         if each.code not in LEADS and not each.code.startswith((_OF_MEMORY, *_WITHOUT_TIME))
     ]
-    return max(of_time, key=_time_ns, default=None)
+    return max(of_time, key=lambda each: time_ns(each, report.steps), default=None)
 
 
 _WITHOUT_TIME = (mp106_float16_output.CODE,)
 """A float16 output costs no time."""
 
 
-def _time_ns(found: Finding) -> float:
-    """Return what there is to gain of a step; else what the finding costs; 0 where neither is known."""
+def time_ns(found: Finding, steps: StepSummary | None) -> float:
+    """Return what there is to gain of a step, else what the finding costs, with its part of what it costs
+    beside the steps; 0 where none is known."""
+    outside_ns = (found.cost_ns_of_run or 0.0) / steps.count if steps is not None and steps.count else 0.0
     if found.gain_ns_per_step is not None:  # 0: hidden behind the host
-        return found.gain_ns_per_step
-    return found.cost_ns_per_step or found.cost_ns_in_window or 0.0
+        return found.gain_ns_per_step + outside_ns
+    return (found.cost_ns_per_step or found.cost_ns_in_window or 0.0) + outside_ns
 
 
 def _is_faster(report: Diagnosis) -> bool:
@@ -81,6 +85,7 @@ def _is_faster(report: Diagnosis) -> bool:
 def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> bool:
     """Return whether what makes the measurement doubtful could change the first cause, or its sign: where it
     hides more of a step than the first cause gains."""
+    gain_ns = time_ns(first, report.steps) if first is not None else 0.0
     if doubt.code in _OF_THE_SIGN:
         return True
     if doubt.code == mp910_no_window.CODE and not mp910_no_window.was_asked_for(report.run.facts):
@@ -93,12 +98,13 @@ def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> b
     interval = report.steps.mean_interval_ns if report.steps is not None else None
     if doubt.code == mp911_too_short.CODE and interval is not None:  # few steps leave as much of a step open
         sign = report.speedup is not None and report.speedup.difference == "not known"
-        return sign or first is None or interval[1] - interval[0] > _time_ns(first)
+        return sign or first is None or interval[1] - interval[0] > gain_ns
     account = report.account or report.window
     if account is None:
         step_ns = report.steps.mean_ns if report.steps else None
-        return first is None or step_ns is None or _time_ns(first) < step_ns / 2
-    gain_ns = _time_ns(first) if first is not None else 0.0
+        if step_ns is None:  # what steps may hide is less than an error outside them takes
+            return first is None or not (first.cost_ns_of_run and first.severity == "error")
+        return first is None or gain_ns < step_ns / 2
     if doubt.code == mp905_profiler_overhead.CODE:  # it lengthens the step, and hides nothing
         return first is not None and account.added_by_profiling_ns > gain_ns
     if doubt.code == mp907_unknown_kernels.CODE and report.tensor_core is not None:

@@ -114,7 +114,8 @@ class Found:
     all rules have claimed. `{cost}` and `{share}` in the summary become that cost and its share of the step;
     there and in the names of evidence `{each}`, `{per}`, `{whole}` and `{span}` become "a step", "per step",
     "the step" and "step", or the like of a window without steps. `cost_ns` is for a cost that is no part of
-    the account (steps thrown away); with claims it is not used. `spare_bytes` is memory that nothing uses.
+    the account (steps thrown away); with claims it is not used. `cost_ns_of_run` is what it takes of
+    the run outside the steps (`shared.of_the_run`). `spare_bytes` is memory that nothing uses.
     `cases` choose among the table's remedies for this cause, with `values` filled in; `remedy`
     takes the place of a row where the table has none, and `first` comes before the rows: what this run itself
     shows is to be done. `said`: the cause as the answer says it (`answer.cause`
@@ -128,6 +129,7 @@ class Found:
     scale: Scale | None = None
     claims: tuple[Claim, ...] = ()
     cost_ns: float | None = None
+    cost_ns_of_run: float | None = None
     cost_bytes: int | None = None
     spare_bytes: int | None = None
     layers: tuple[str, ...] = ()

@@ -139,6 +139,12 @@ class Finding:
         "What it costs of the whole window, where no step can be told apart (cost_ns_per_step null). "
         "Left out elsewhere.",
     ] = None
+    cost_ns_of_run: Annotated[
+        Ns | None,
+        LEFT_OUT,
+        "What it costs of run_time.wall_ns outside the steps that step_ns is the mean of: in work that comes "
+        "with each epoch or `fit`. Left out where that is nothing, or not known.",
+    ] = None
     said: Annotated[str, HIDDEN] = ""  # as the answer says it, with what it leaves open in braces
     proof: Annotated[str, HIDDEN] = ""  # a clause that shows it; "": the sentence says it all
     once: Annotated[str, HIDDEN] = (

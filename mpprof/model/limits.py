@@ -109,6 +109,8 @@ def unix_ns(value: object) -> int | None:
     return value if known and not isinstance(value, bool) else None  # type: ignore[return-value]
 
 
+MOST_WEIGHTS_NAMED = 20
+"""Of a model's weights that are not finite, so many are recorded; more are not looked for."""
 LONG_CALL_NS = 10_000_000
 """A call of a callback or for a batch that takes so long, and twice as long as its like so far, has a line of
 its own in the step log: it is a stall, and can then be placed."""

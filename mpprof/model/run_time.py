@@ -16,6 +16,8 @@ from mpprof.model.written import HIDDEN, Count
 
 WHOLE = ("finished", "stopped")
 """The reasons of a fit that ran to its end, or was stopped by a callback."""
+OURS = "mpprof"
+"""The name of our own callback among those whose hooks are timed."""
 RECORDING_ENDED = "recording ended"
 """The reason of a fit whose recording ended before it did."""
 

@@ -273,6 +273,9 @@ class StepRecorder:
                 self._recorder.attempt("closing", self._session.abandon)
 
 
+NO_TRACINGS = "a loop of the user's own has no train function whose tracings could be counted"
+
+
 class _Loop:
     """Stands where `fit` has its model."""
 
@@ -486,6 +489,8 @@ class _LoopSession(FitSession):
     def _split_wall_time(self) -> None:
         super()._split_wall_time()
         self.recorder.absent.pop("run_time.setup", None)  # a loop has none
+        if self.probe.backend == "tensorflow":
+            self._compiles, self.recorder.absent["run_time.compile"] = None, NO_TRACINGS
 
     def _why_hooks_are_not_timed(self) -> Absent:
         return Absent("a loop of the user's own has no callbacks")

@@ -17,6 +17,7 @@ from typing import Any
 
 from mpprof.errors import MpprofError, UsageError
 from mpprof.model.limits import LONG_CALL_NS
+from mpprof.model.run_time import OURS
 from mpprof.record.alarms import Seen
 from mpprof.record.backends.base import Absent, Facts, Probe, Taken
 from mpprof.record.backends.compiles import Compiles
@@ -49,7 +50,7 @@ from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult
 from mpprof.record.run_with_timeout import failures_suppressed
 from mpprof.record.step_line import Line, PlainLine
-from mpprof.record.wall_time.hooks import NOT_TIMED, OURS, TIMED_ALREADY, TimedList, put_back
+from mpprof.record.wall_time.hooks import NOT_TIMED, TIMED_ALREADY, TimedList, put_back
 from mpprof.record.wall_time.input import InputWait, time_input
 from mpprof.record.wall_time.sums import NOTABLE_NS, Spent, Sum
 
@@ -161,6 +162,7 @@ class FitSession:
         self._described = False
         self._trained: set[str] = set()  # names of the models
         self._validation_ns: int | None = None
+        self._trains_in = 0  # the thread
         self._within_epoch = False  # the validation is
         self._open_ran = False  # the open call, before that validation
         self._ended: str | None = None  # how the last fit did
@@ -1047,6 +1049,7 @@ class FitSession:
     def _split_wall_time(self) -> None:
         """Begin to tell apart what this fit's wall time goes into, and explain what cannot be told apart."""
         self._input = None
+        self._trains_in = threading.get_ident()
         self._compiles = self._known("compile", self.probe.compiles, self._model, self._compiled)
         self._known("setup", lambda: Absent(SETUP))
         self._known("callbacks", self._why_hooks_are_not_timed)
@@ -1109,10 +1112,18 @@ class FitSession:
         """Note what was compiled, where a source tells of it at once, or was asked by `_ask_compiles`."""
         source = self._compiles
         if source is not None and (at := self._asked_at or self._part()) is not None:
-            self.spent.count(self.spent.of("compile", source.name, at), calls, ns)
+            total = self.spent.of("compile", source.name, at)
+            if ns is not None and ns >= LONG_CALL_NS and at == "batch":
+                self.spent.add_apart(total, calls, ns)
+            else:
+                self.spent.count(total, calls, ns)
 
     def _part(self) -> str | None:
-        return part_of_running_fit()
+        if self._fit is not None or threading.get_ident() != self._trains_in:
+            return part_of_running_fit()
+        if self._validation_ns is not None:  # a loop that calls the hooks of a list of its own
+            return part_of_running_fit("validation")
+        return part_of_running_fit("batch" if self.calls.is_open else "epoch")
 
     def _ask_compiles(self, at: str) -> None:
         if self._compiles is not None:

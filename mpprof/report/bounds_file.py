@@ -236,6 +236,15 @@ def _mean(report: Report) -> float | None:
     return report.steps.mean_ns if report.steps else None
 
 
+def _given_twice(runs: Sequence[Report], known: str | None = None) -> list[str]:
+    """Return the names of the runs that were given before; `known`: the id of one that was."""
+    seen, twice = {known}, []
+    for each in runs:
+        twice += [each.run.name] if each.run.id in seen else []
+        seen.add(each.run.id)
+    return twice
+
+
 def _regression(
     report: Report,
     stored: Baseline,
@@ -249,6 +258,8 @@ def _regression(
     key, own = "max_step_regression_ratio", stored.run.get("id")
     above = list({each.run.id: each for each in (report, *repeats)}.values())  # each run counts once
     below = list({each.run.id: each for each in baseline_repeats if each.run.id != own}.values())
+    twice = _given_twice((report, *repeats)) + _given_twice(baseline_repeats, own)
+    once = f"; given twice, and counted once: {', '.join(dict.fromkeys(twice))}" if twice else ""
     both = {each.run.id for each in above} & {own, *(each.run.id for each in below)}
     for each in above:
         if each.run.id in both:
@@ -262,7 +273,7 @@ def _regression(
     if why is None and untimed is not None:
         why = f"{untimed.run.name}: {_why(untimed.absent, 'mean_ns')}"
     if why is not None or stored.mean_ns is None:
-        return Outcome(key, "unable", f"cannot be judged: {why}")
+        return Outcome(key, "unable", f"cannot be judged: {why}{once}")
     means = [
         [ns for ns in map(_mean, above) if ns],
         [stored.mean_ns, *(ns for ns in map(_mean, below) if ns)],
@@ -277,7 +288,7 @@ def _regression(
         how = f"by the scatter between {len(means[0])} and {len(means[1])} runs"
     elif isinstance(before, str) or isinstance(after, str):
         said = after if isinstance(after, str) else f"in the baseline: {before}"
-        return Outcome(key, "unable", f"cannot be judged: no interval of the step, {said}")
+        return Outcome(key, "unable", f"cannot be judged: no interval of the step, {said}{once}")
     else:
         ends = of_ratio(after, before)
         how = "within this pair of runs; what their repeats would differ in is not in it: see --repeat"
@@ -285,7 +296,7 @@ def _regression(
     least, most = ends[0] - 1, ends[1] - 1
     text = (
         f"a step takes {now}, and {was} in the baseline: {least:+.1%} to {most:+.1%} (95 %, {how}), "
-        f"{limit:+.1%} at most"
+        f"{limit:+.1%} at most{once}"
     )
     verdict = "passed" if most <= limit else "failed" if least > limit else "unable"
     return Outcome(key, verdict, text)  # type: ignore[arg-type]

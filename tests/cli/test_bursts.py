@@ -95,3 +95,35 @@ def test_one_stall_leaves_the_ratio_open_and_not_the_sign(
         tells != "not known"
     )
     assert mpprof("compare", baseline, run, "--min-speedup", "1").code == 1  # by how much is not known
+
+
+def test_runs_of_one_name_are_told_apart_by_their_directories(mpprof: Mpprof, tmp_path: Path) -> None:
+    runs = [recorded(tmp_path / where / "new", "log", 20.0) for where in ("a", "b")]
+    facts = runs[0] / "mpprof" / "run.json"
+    facts.write_text(json.dumps(json.loads(facts.read_text()) | {"run_id": "another"}))
+    assert "a/new/log → b/new/log" in mpprof("compare", *runs).out
+    names = [
+        run["run"]["name"] for run in json.loads(mpprof("compare", *runs, "--format", "json").out)["runs"]
+    ]
+    assert names == ["a/new/log", "b/new/log"]
+
+
+def test_on_a_cpu_no_speed_is_stated_above_timings_that_do_not_show_it(
+    mpprof: Mpprof, tmp_path: Path
+) -> None:
+    def on_a_cpu(name: str, step_ms: float, noise: float) -> Path:
+        layers = records.imagenette_convnet("float32")
+        run = records.Recorded(
+            name, None, "float32", layers, 32, step_ms, steps=40, noise=noise, seed=len(name)
+        )
+        return records.write(run, tmp_path)
+
+    before = on_a_cpu("before", 20.0, 0.4)
+    unsure = json.loads(mpprof("compare", before, on_a_cpu("unsure", 18.5, 0.4), "--format", "json").out)
+    (step,) = unsure["steps"]
+    assert step["difference"] == "not known"
+    assert "as fast as" not in step["answer"]["label"]
+    low, high = step["interval"]
+    assert step["answer"]["label"].endswith(f"x ({low:.2f}x to {high:.2f}x)")
+    sure = json.loads(mpprof("compare", before, on_a_cpu("sure", 5.0, 0.01), "--format", "json").out)
+    assert "x as fast as the baseline" in sure["steps"][0]["answer"]["label"]

@@ -79,6 +79,7 @@ def test_a_run_counts_once_and_on_one_side(mpprof: Mpprof, bounds: Path, tmp_pat
     run = recorded(tmp_path, "a1", 20.0)
     done = mpprof("check", run, "--bounds", bounds, "--repeat", run, run)
     assert "within this pair of runs" in said(done.out)
+    assert said(done.out).endswith("; given twice, and counted once: a1")
     both = mpprof("check", run, "--bounds", bounds, "--repeat", tmp_path / "before")
     assert both.code == 2
     assert "b1 is its own baseline" in both.err

@@ -51,6 +51,14 @@ def test_of_time_the_largest_gain_and_of_memory_the_largest_size() -> None:
     assert of(found("MP602", cost_bytes=1), found("MP604", cost_bytes=5)) == ("memory", "MP604")
 
 
+def test_a_cost_of_the_run_is_weighed_as_its_part_of_each_step() -> None:
+    steps = c.summary(c.steps())
+    outside = replace(found("MP305"), cost_ns_per_step=None, cost_ns_of_run=10.0 * c.MS * steps.count)
+    assert of(outside, found("MP301", gain_ms=9), steps=steps) == ("time", "MP305")
+    assert of(outside, found("MP301", gain_ms=11), steps=steps) == ("time", "MP301")
+    assert of(outside, found("MP301", gain_ms=9), steps=None) == ("time", "MP301")
+
+
 def test_what_is_dismissed_leads_nothing() -> None:
     assert of(found("MP301", gain_ms=9), dismissed=frozenset({"MP301"})) == ("nothing", None)
 

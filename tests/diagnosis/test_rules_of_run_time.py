@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from mpprof.analysis.steps.run_time import run_time
 from mpprof.analysis.steps.stalls import LOADER
 from mpprof.diagnosis.signals import Case
 from mpprof.model.account import Account
+from mpprof.model.finding import Diagnosis
 from mpprof.model.run import Run
 from mpprof.runs.loading import load
 from tests.builders import cases as c
@@ -278,6 +280,21 @@ def test_of_a_loop_that_took_its_batches_by_itself_the_wait_for_them_is_said_to_
     found = replace(case(slow, tmp_path / "own"), run=_without_waits(tmp_path / "own"))
     assert finding("MP305", found).said == "the loop between steps and its wait for data take[ {time}]"
     assert finding("MP305", found).summary.endswith("in the loop and its wait for data")
+    times = run_time(found.run)
+    assert times is not None
+    named = {part.name: [each.name for each in part.by] for part in times.parts}
+    assert (named["steps"][0], named["loop"]) == ("steps", ["loop and the wait for its input"])
+
+
+def test_what_a_loop_does_on_the_host_within_its_steps_is_said_where_the_device_idles(tmp_path: Path) -> None:
+    """A step's function that sleeps, where the device runs behind: the records have the sleep in the step."""
+    idle = c.account(c.cell("idle_between_steps", 90), c.healthy(10))
+    got = finding("MP305", case(Play(backend="loop", call=99, loop=1), tmp_path / "loop", idle))
+    assert got.said == "the loop's own code on the host takes[ {time}]"
+    assert got.cost_ns_per_step == pytest.approx(90 * MS, rel=0.01)
+    assert "out of the step's function" in got.remedy
+    busy = c.account(c.cell("idle_between_steps", 1), c.healthy(99))
+    assert says("MP305", case(Play(backend="loop", call=99, loop=1), tmp_path / "busy", busy)) == "clear"
 
 
 def _without_waits(folder: Path) -> Run:
@@ -376,3 +393,126 @@ def test_where_xla_compiles_that_nothing_was_traced_anew_tells_nothing(
     fits = tuple(replace(fit, jit_compile=jit) for fit in made.run.facts.fits)
     run = replace(made.run, facts=replace(made.run.facts, fits=fits))
     assert says("MP902", replace(made, run=run)).partition(":")[0] == said
+
+
+# --- what no step's time holds
+
+EPOCHS = Play(epochs=5, calls=40)
+OUTSIDE = {
+    "epoch end": (replace(EPOCHS, callbacks=(Hook("Slow", epoch_end=500),)), "MP305", "`Slow` takes 2.50 s"),
+    "epoch begin": (replace(EPOCHS, callbacks=(Hook("Slow", epoch_begin=500),)), "MP305", "`Slow` takes 2.50 s"),
+    "first batch": (replace(EPOCHS, first_batch=400), "MP301", "The first batches of epochs take 1.60 s"),
+    "each fit": (
+        replace(EPOCHS, epochs=1, fits=5, compile=900), "MP902",
+        "Compiling anew in 4 later fits or epochs takes 3.60 s",
+    ),
+    "each fit's begin": (
+        replace(EPOCHS, epochs=1, fits=5, callbacks=(Hook("Board", train_begin=300),)), "MP305",
+        "`Board` takes 1.20 s",  # not of the first
+    ),
+}  # fmt: skip
+
+
+def judged(given: Play, folder: Path) -> Diagnosis:
+    return mpprof.diagnose(mpprof.load(play(given, folder).root))
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_what_takes_much_of_the_run_leads_though_no_steps_time_holds_it(
+    name: str, backend: str, tmp_path: Path
+) -> None:
+    given, code, said = OUTSIDE[name]
+    report = judged(replace(given, backend=backend), tmp_path)
+    if backend == "tensorflow" and code != "MP305":  # neither fetches nor compiles are timed there
+        assert report.answer.code != code
+        return
+    assert (report.answer.leads, report.answer.code) == ("time", code)
+    assert report.answer.sentence.startswith(said)
+    times = run_time(report.run)
+    (found,) = (each for each in report.findings if each.code == code)
+    share = found.cost_ns_of_run / times.wall_ns
+    assert f"outside the steps, {100 * share:.1f} % of the run" in report.answer.sentence
+    assert found.severity == "error"
+
+
+def test_what_happens_once_as_the_first_fit_begins_leads_nothing(tmp_path: Path) -> None:
+    once = replace(
+        EPOCHS, epochs=1, first_batch=900, compile=900, callbacks=(Hook("Board", train_begin=900),)
+    )
+    for backend in ("tensorflow", "torch"):
+        report = judged(replace(once, backend=backend), tmp_path / backend)
+        assert not any(each.cost_ns_of_run for each in report.findings)
+
+
+def test_of_a_callback_in_steps_and_outside_them_the_larger_part_is_said(tmp_path: Path) -> None:
+    both = Hook("Slow", batch_end=10, epoch_end=50)
+    report = judged(replace(EPOCHS, callbacks=(both,)), tmp_path / "steps")
+    assert re.fullmatch("`Slow` takes 11.. of each 21.. ms step.", report.answer.sentence)
+    both = Hook("Slow", batch_end=5, epoch_end=500)
+    report = judged(replace(EPOCHS, callbacks=(both,)), tmp_path / "epochs")
+    assert report.answer.sentence.startswith("`Slow` takes 2.50 s outside the steps")
+    (found,) = (each for each in report.findings if each.code == "MP305")
+    assert found.cost_ns_per_step == pytest.approx(6 * MS, rel=0.01)
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+def test_a_validation_is_no_fault_and_is_said_where_it_takes_much_of_the_run(
+    backend: str, tmp_path: Path
+) -> None:
+    report = judged(replace(EPOCHS, backend=backend, validation=400), tmp_path)
+    assert report.answer.leads != "time"
+    times = run_time(report.run)
+    share = 100 * times.part("validation").ratio
+    assert (
+        f"Validation took 2.00 s, {share:.1f} % of the run, which is in no step's time."
+        in report.answer.because
+    )
+
+
+def test_a_step_that_each_fit_traces_anew_is_found_by_the_first_calls(tmp_path: Path) -> None:
+    """TensorFlow tells how often it traced, and not for how long."""
+    given = replace(EPOCHS, epochs=1, fits=5, first_call=900)
+    folder = play(given, tmp_path).root
+    assert "MP902" not in {each.code for each in mpprof.diagnose(mpprof.load(folder)).findings}
+    path = folder / "mpprof" / "steps.jsonl"
+    lines = [
+        {
+            "kind": "spent", "part": "compile", "name": "tensorflow tracing", "at": "batch", "fit": fit,
+            "first_step": 40 * fit - 39, "last_step": 40 * fit, "calls": 1,
+        }
+        for fit in range(1, 6)
+    ]  # fmt: skip
+    path.write_text(path.read_text() + "".join(json.dumps(line) + "\n" for line in lines))
+    report = mpprof.diagnose(mpprof.load(folder))
+    assert (report.answer.leads, report.answer.code) == ("time", "MP902")
+    (found,) = (each for each in report.findings if each.code == "MP902")
+    assert (found.confidence, found.cost_ns_of_run) == ("medium", 4 * 910 * MS)
+
+
+def own(folder: Path, read_every: int) -> Path:
+    """A run in which mpprof's own hooks take 3 of 14 ms a step, as its log says."""
+    no_window = {"profile_windows": "not wanted (profile_steps=None)"}
+    folder = play(replace(EPOCHS, loop=4, absent=no_window), folder).root
+    steps, facts = (folder / "mpprof" / name for name in ("steps.jsonl", "run.json"))
+    lines = [json.loads(line) for line in steps.read_text().splitlines()]
+    for line in lines:
+        if line.get("name") == "mpprof":
+            line |= {"first_step": line["last_step"] - 39, "calls": 40, "ns": 40 * 3 * MS}
+    steps.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = json.loads(facts.read_text())
+    told["timing"]["read_every"] = read_every
+    facts.write_text(json.dumps(told))
+    return folder
+
+
+def test_mpprofs_own_hooks_are_no_callbacks_of_the_users(tmp_path: Path) -> None:
+    """What is advised can be done: where it read more often than by default, to read less often."""
+    often = mpprof.diagnose(mpprof.load(own(tmp_path / "often", 1)))
+    assert (often.answer.leads, often.answer.code) == ("time", "MP305")
+    assert often.answer.sentence.startswith("The hooks of mpprof itself take 2")
+    assert often.answer.do.startswith("read_every=16")
+    usual = mpprof.diagnose(mpprof.load(own(tmp_path / "usual", 16)))
+    (found,) = (each for each in usual.findings if each.code == "MP305")
+    assert (found.severity, found.remedies[0].text.partition(":")[0]) == ("info", "none needed")
+    assert usual.answer.code != "MP305"

@@ -61,6 +61,16 @@ def test_mp206_a_running_mean_tells_the_first_step_alone() -> None:
     each = finding("MP206", c.case(table=known_loss(1.0, nan, 0.8, nan, nan)))
     assert "on 3 of 5 recorded steps, first on step 2" in each.summary
     assert "loss was not recorded" in says("MP206", c.case(table=c.steps()))
+    of_four = replace(known_loss(1.0, nan, 0.8, nan, nan), covers=np.full(5, 4))
+    assert "on 12 of 20 recorded steps" in finding("MP206", c.case(table=of_four)).summary
+
+
+@pytest.mark.parametrize(("many", "said"), [(19, "and 15 more)"), (20, "and 16 more, at least)")])
+def test_mp206_of_lost_weights_no_more_are_counted_than_were_looked_for(many, said) -> None:
+    lost = c.facts(fit={"non_finite_weights": tuple(f"dense_{k}/kernel" for k in range(many))})
+    got = finding("MP206", c.case(records=lost, table=known_loss(1.0, 0.9)))
+    assert said in got.summary
+    assert got.evidence[0].name.endswith("at least") == (many == 20)
 
 
 # --- MP304 loss-scale-overhead, MP305 slow-callbacks, MP308 eager
@@ -212,6 +222,10 @@ def test_mp902_by_long_steps_in_the_log() -> None:
     assert says("MP902", with_long(2)) == "clear"  # an epoch's end or a checkpoint
     assert "neither a trace count nor a compile event shows" in says("MP902", with_long(4))
     assert says("MP902", with_long(4, 499.0)) == "clear"
+    times, took = [100.0] * 200, np.full(200, 100 * c.MS)
+    times[39::40], took[39::40] = [-1] * 5, 1000 * c.MS  # an epoch's last call, of a smaller batch
+    last = c.case(table=c.steps(times, duration_ns=took, epoch=np.arange(200) // 40))
+    assert "5 of 200" in says("MP902", last)
     traced = replace(with_long(4), account=c.account(c.cell("idle_compile", 5.1)))
     assert says("MP902", traced) == "warning"
     assert "no step log was recorded" in says("MP902", c.case())

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mpprof.analysis.steps.run_time import run_time
 from mpprof.errors import UsageError
 from mpprof.record import StepRecorder
 from mpprof.record.calls import CallLog
+from mpprof.runs.loading import load
 from mpprof.store import read_records
 
 
@@ -425,3 +427,21 @@ def test_a_killed_process_loses_at_most_its_last_second(tmp_path: Path) -> None:
     done, old = map(int, ended.stdout.split())
     assert 0 < old <= len(kept) <= done
     assert json.loads((tmp_path / "mpprof" / "run.json").read_text())["schema"] == "mpprof.run/1"
+
+
+def test_what_a_loop_does_not_tell_is_absent_and_no_zero(tmp_path: Path) -> None:
+    """How often TensorFlow traced, and whether weights that it does not know are numbers."""
+    pytest.importorskip("tensorflow")
+    with (
+        StepRecorder(
+            tmp_path, backend="tensorflow", hardware=False, profile_steps=None, announce=None, verbose=0
+        ) as record,
+        record.step(),
+    ):
+        pass
+    facts = json.loads((tmp_path / "mpprof" / "run.json").read_text())
+    assert "no train function" in facts["absent"]["run_time.compile"]
+    assert "no model was given" in facts["absent"]["non_finite_weights"]
+    times = run_time(load(tmp_path))
+    assert times is not None
+    assert times.part("compile") is None

@@ -259,3 +259,15 @@ def test_two_processes_of_torch_distributed_are_one_run_with_two_streams(tmp_pat
     assert (read.facts.distribution, read.facts.replicas) == ("torch.distributed", 2)
     assert (tmp_path / "mpprof" / "worker-1" / "steps.jsonl").is_file()
     assert read.steps.step[-1] == 12
+
+
+def test_weights_of_a_plain_module_that_are_lost_are_named_as_the_loop_ends(tmp_path: Path) -> None:
+    trained = network()
+    with StepRecorder(tmp_path, model=trained, profile_steps=None, **QUIET) as recorder:
+        for _ in range(3):
+            with recorder.step():
+                trained[2].weight.data.fill_(float("nan"))
+    (found,) = find_runs(tmp_path)
+    read = read_records(found)
+    assert read.facts is not None
+    assert read.facts.fits[0].non_finite_weights == ("2.weight",)

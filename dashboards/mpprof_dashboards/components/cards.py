@@ -195,6 +195,8 @@ def _cost(item: Finding, per: str) -> html.Div | None:
         facts.append(("Costs", words.duration(cost), f"{per}{lost}"))
     elif (cost := item.cost_ns_in_window) is not None:
         facts.append(("Costs", words.duration(cost), "in the whole window"))
+    if (cost := item.cost_ns_of_run) is not None:
+        facts.append(("Costs", words.duration(cost), "of the run, outside the steps"))
     if item.cost_bytes is not None:
         facts.append(("Costs", words.size(item.cost_bytes), "of memory"))
     if not facts:

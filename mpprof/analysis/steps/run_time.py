@@ -37,6 +37,7 @@ WITHIN_STEPS = "Keras tells only when a call begins on this backend: the loop's 
 CALLBACKS_AND_LOOP = "callbacks and loop"
 CALLBACKS_AND_BETWEEN = "callbacks and what is between epochs"
 STEPS_AND_INPUT = "steps and the wait for their input"
+LOOP_AND_INPUT = "loop and the wait for its input"
 END_OF_DATA = "the end of the data"
 BEFORE_ITS_HOOK: tuple[PartName, str] = ("validation", "before its first hook")
 AFTER_ITS_HOOK = "after its last hook"
@@ -344,7 +345,8 @@ def _of_fit(
     pools = _Pools(taken, {CALL: called_ns, BETWEEN: between_ns, EDGE: edge_ns})
     sums = _Sums(spans.spent, fit.spent, calls)
     _take_profiler(pools, sums, calls, run.facts.profile_windows if run.facts is not None else ())
-    split = "callbacks" not in absent or _own_loop(run)
+    own_loop = _own_loop(run)  # which takes its batches between two steps
+    split = "callbacks" not in absent or own_loop
     _take_hooks(pools, sums)
     _take_validations(pools, sums, fit, within_hooks=bool(sums.of("callbacks")))
     for ns in sums.of("input", "epoch").values():  # where only begins are told, the last call goes on
@@ -354,13 +356,14 @@ def _of_fit(
     for name, ns in sums.of("compile", "batch", "epoch").items():
         pools.take("compile", name, ns, CALL, EDGE)
     if split and not calls.begins_only:
-        _take_before_validations(pools, sums, fit, *(("loop", "loop") if _own_loop(run) else BEFORE_ITS_HOOK))
-        if not _own_loop(run):
+        _take_before_validations(pools, sums, fit, *(("loop", "loop") if own_loop else BEFORE_ITS_HOOK))
+        if not own_loop:
             _take_after_validations(pools, spans.spent, fit)
-        if "input" in absent:
+        if "input" in absent and not own_loop:
             pools.take("steps", ITERATORS, int(calls.ahead_ns.sum()), EDGE)
-    _take_calls(pools, calls, absent)
-    pools.take_all("loop", "loop" if split else CALLBACKS_AND_LOOP, BETWEEN)
+    _take_calls(pools, calls, absent, fetched=not own_loop)
+    loop = LOOP_AND_INPUT if own_loop and "input" in absent else "loop"
+    pools.take_all("loop", loop if split else CALLBACKS_AND_LOOP, BETWEEN)
     pools.take_all("between_epochs", "between epochs" if split else CALLBACKS_AND_BETWEEN, EDGE)
     behind = sums.of("profiler", BEHIND)
     for name, ns in behind.items():
@@ -469,12 +472,13 @@ def _take_batch_hooks(pools: _Pools, sums: _Sums, calls: _Calls) -> None:
         pools.take("callbacks", name, missing + late, *((EDGE,) if late else ()), BETWEEN, CALL, EDGE)
 
 
-def _take_calls(pools: _Pools, calls: _Calls, absent: Mapping[str, str]) -> None:
-    """Take what is left of the calls as steps: profiled ones, the first of the fit where it holds the tracing
-    and compiling that nobody timed, and the others."""
+def _take_calls(pools: _Pools, calls: _Calls, absent: Mapping[str, str], *, fetched: bool) -> None:
+    """Take what is left of the calls (with their batches, where those are `fetched` in them) as steps:
+    profiled ones, the first of the fit where it holds the tracing and compiling that nobody timed, and the
+    others."""
     took = calls.end_ns - calls.begin_ns
     if not calls.begins_only or pools.left[CALL] >= int(took.sum()):  # nothing else lay in the calls
         pools.take("steps", "profiled steps", int(took[calls.profiled].sum()), CALL)
         if "compile" in absent and len(took) and not calls.profiled[0]:
             pools.take("steps", "the first call with tracing and compiling", int(took[0]), CALL)
-    pools.take_all("steps", STEPS_AND_INPUT if "input" in absent else "steps", CALL)
+    pools.take_all("steps", STEPS_AND_INPUT if fetched and "input" in absent else "steps", CALL)

@@ -57,6 +57,28 @@ def per_step(run: Run, part: str, *, whole: bool = False) -> dict[str, float]:
     return {name: ns / ran for name, ns in sorted(found.items(), key=lambda each: -each[1])} if ran else {}
 
 
+_OUTSIDE = ("epoch begin", "epoch", "validation", "train", "first")
+_AT_THE_BEGIN = ("train", "first")
+"""Where the first time is when things are set up."""
+
+
+def outside_steps(run: Run, part: str) -> dict[str, int]:
+    """Return the ns of a part that no step time holds and that comes again with each epoch or `fit`, by name
+    and the longest first: at the edges of epochs, in validations, and as a `fit` after the first begins.
+    Empty: none was timed."""
+    spans = run.spans
+    if spans is None:
+        return {}
+    spent = spans.spent
+    rows = spent.rows(part, _OUTSIDE) & (spent.ns > 0)
+    rows &= ~(spent.rows(part, _AT_THE_BEGIN) & (spent.first_step <= 1))
+    found: dict[str, int] = {}
+    for key, ns in zip(spent.key[rows].tolist(), spent.ns[rows].tolist(), strict=True):
+        name = spent.keys[key].name
+        found[name] = found.get(name, 0) + ns
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+
 @frozen
 class _Counted:
     """The steps that the step time is the mean of, by its times: the last step of each, and how many they
@@ -141,6 +163,60 @@ def _mean(values: np.ndarray, steps: StepTable, rows: np.ndarray) -> float:
     return float(values.astype(np.float64).sum()) / max(1, int(steps.covers[rows].sum()))
 
 
+@frozen
+class CompilesOutside:
+    """What is compiled anew where no step time holds it: `times` fits or epochs do so. `whole_calls`: `ns` is
+    that of the first calls of these fits, with what they compile, because only the number of compiles is
+    known."""
+
+    times: int
+    ns: int
+    whole_calls: bool
+
+
+def compiles_outside_steps(run: Run) -> CompilesOutside | None:
+    """Return the compiles of the first calls of all fits after the first, and those outside the steps from
+    the second epoch on; None where the records do not tell compiling, or there are none."""
+    steps, spans = run.steps, run.spans
+    if steps is None or spans is None or not len(steps):
+        return None
+    spent = spans.spent
+    begins, ends = _first_calls(steps), _first_epochs(steps)
+    first = steps.fit[0]
+    again = (spent.calls > 0) & (spent.fit > first)
+    again &= spent.rows("compile", ("batch",)) & (spent.first_step <= _of(begins, spent.fit))
+    counted = again & (spent.ns == ABSENT)
+    if counted.any():
+        rows = [int(np.flatnonzero(steps.fit == fit)[0]) for fit in np.unique(spent.fit[counted])]
+        took = steps.duration_ns[rows]
+        return CompilesOutside(len(rows), int(took[took > 0].sum()), whole_calls=True)
+    edges = spent.rows("compile", ("epoch", "validation")) & (spent.ns > 0)
+    again = (again & (spent.ns > 0)) | (
+        edges & ((spent.fit > first) | (spent.first_step > _of(ends, spent.fit)))
+    )
+    if not again.any():
+        return None
+    times = len({*zip(spent.fit[again].tolist(), spent.last_step[again].tolist(), strict=True)})
+    return CompilesOutside(times, int(spent.ns[again].sum()), whole_calls=False)
+
+
+def _first_calls(steps: StepTable) -> dict[int, int]:
+    """Return the step of each fit's first call."""
+    numbers, rows = np.unique(steps.fit, return_index=True)
+    return dict(zip(numbers.tolist(), steps.step[rows].tolist(), strict=True))
+
+
+def _first_epochs(steps: StepTable) -> dict[int, int]:
+    """Return the last step of each fit's first epoch."""
+    numbers, rows = np.unique(steps.fit, return_index=True)
+    epoch = dict(zip(numbers.tolist(), steps.epoch[rows].tolist(), strict=True))
+    return {fit: int(steps.step[(steps.fit == fit) & (steps.epoch == epoch[fit])].max()) for fit in epoch}
+
+
+def _of(steps: dict[int, int], fits: Int64) -> Int64:
+    return np.array([steps.get(fit, 0) for fit in fits.tolist()], np.int64)
+
+
 def compiles(run: Run) -> Compiles | None:
     """Return what was compiled within steps after the first of each `fit`; None where the records do not tell
     compiling."""
@@ -148,9 +224,8 @@ def compiles(run: Run) -> Compiles | None:
     if steps is None or spans is None or not spans.spent.rows("compile").any():
         return None
     spent = spans.spent
-    numbers, rows = np.unique(steps.fit, return_index=True)
-    begins = dict(zip(numbers.tolist(), steps.step[rows].tolist(), strict=True))
-    begun = np.array([begins.get(fit, 0) for fit in spent.fit.tolist()], np.int64)
+    rows = np.unique(steps.fit, return_index=True)[1]
+    begun = _of(_first_calls(steps), spent.fit)
     again = spent.rows("compile", ("batch",)) & (spent.first_step > begun)
     later = np.ones(len(steps), np.bool_)
     later[rows] = False

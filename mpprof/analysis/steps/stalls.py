@@ -33,15 +33,18 @@ BEGINS = "mean "
 LOADER = "waits for the loader"
 NOT_TOLD = "the records do not show where"
 _MOSTLY = 0.5
+_HOLDS_UP = ("input", "callbacks", "compile")
+"""Parts whose long calls have lines of their own."""
 
 
 @frozen
 class Stalls:
     """`count` of `of` timings are longer than twice the median, and than the mean; `length_ns` is the median
-    of theirs. `every`: so many steps apart they come again; None: not regularly. `cause`: what a stalled step
-    does, in words; `cause_ns`: how much of what stalls add to a step is known to be that. `grouped`: each
-    timing is of several steps. `on_host`: the timings are of calls, on a backend where the device runs behind
-    the host; `median_ns` is then the mean step without what held the host up."""
+    of theirs per step, `total_ns` the time of all. `every`: so many steps apart they come again; None: not
+    regularly. `cause`: what a stalled step does, in words; `cause_ns`: how much of what stalls add to a step
+    is known to be that. `grouped`: each timing is of several steps. `on_host`: the timings are of calls, on a
+    backend where the device runs behind the host; `median_ns` is then the mean step without what held the
+    host up."""
 
     mean_ns: float
     median_ns: float
@@ -54,6 +57,7 @@ class Stalls:
     partly: str | None = None
     """How much of the stalls the cause takes, where it is not known to be in nearly each of them."""
     length_ns: float = 0.0
+    total_ns: float = 0.0
     on_host: bool = False
 
     @property
@@ -73,6 +77,10 @@ class Stalls:
         if not self.count:
             return f"{said}: the {what} differ, and none is over twice the median"
         length = f"{format_ns(self.length_ns)}{' on the host' if self.on_host else ''}"
+        if self.grouped:
+            length += " a step"
+        if self.partly and (self.grouped or self.count > 1):
+            length += f", {format_ns(self.total_ns)} in all"
         if self.every is not None and self.in_each == 1:
             why = f"; {self.partly or NOT_TOLD}" if self.partly or not self.cause else f": it {self.cause}"
             return f"{said}: every {_ordinal(self.every)} step takes {length}{why}"
@@ -80,7 +88,8 @@ class Stalls:
         if self.every is not None:
             of = f"{self.in_each} of every {self.every}"
         are = "is a stall of" if self.count == 1 else "are stalls of about"
-        why = self.partly or (f"each {self.cause}" if self.cause else NOT_TOLD)
+        who = "it" if self.count == 1 else "each"
+        why = self.partly or (f"{who} {self.cause}" if self.cause else NOT_TOLD)
         return f"{said}: {of} {what} {are} {length}; {why}"
 
 
@@ -103,7 +112,7 @@ def stalls(run: Run, profiled: ProfiledStalls | None = None) -> Stalls | None:
     cause, cause_ns, partly = _cause(run, times, long, every, mean_ns - middle, profiled)
     return Stalls(
         mean_ns, middle, len(long), len(times.row), every, cause, cause_ns, grouped, partly,
-        _length_ns(times, long),
+        _length_ns(times, long), _total_ns(times, long),
     )  # fmt: skip
 
 
@@ -111,9 +120,14 @@ def _length_ns(times: stepping.Averaged, long: Int64) -> float:
     return median(times.time_ns[np.isin(times.row, long)]) if len(long) else 0.0
 
 
+def _total_ns(times: stepping.Averaged, long: Int64) -> float:
+    rows = np.isin(times.row, long)
+    return float((times.time_ns[rows] * times.steps[rows]).sum())
+
+
 def _on_host(run: Run, times: stepping.Averaged, mean_ns: float) -> Stalls | None:
-    """Return the calls that the loader or a callback held up, where steps are timed in groups, which do not
-    show them; None where they are not notable."""
+    """Return the calls that the loader, a callback or a compile held up, where steps are timed in groups,
+    which do not show them; None where they are not notable."""
     steps = run.steps
     assert steps is not None
     if run.spans is None or not len(times.row):
@@ -136,7 +150,7 @@ def _on_host(run: Run, times: stepping.Averaged, mean_ns: float) -> Stalls | Non
     every, without_ns = _period(steps, long), mean_ns - cause_ns
     found = Stalls(
         mean_ns, without_ns, len(long), len(row), every, cause, cause_ns, grouped=False, partly=partly,
-        length_ns=_length_ns(calls, long), on_host=True,
+        length_ns=_length_ns(calls, long), total_ns=_total_ns(calls, long), on_host=True,
     )  # fmt: skip
     return found if found.notable else None
 
@@ -172,11 +186,12 @@ def _cause(
     if steps is None or not len(long) or added_ns <= 0:
         return None, 0.0, None
     ran = int(times.steps.sum())
-    loader, hooks = (_in_stalls(run, part, times, long) for part in ("input", "callbacks"))
+    loader, hooks, compilers = (_in_stalls(run, part, times, long) for part in _HOLDS_UP)
     loader = loader or _in_lines(steps, long)
     named = [
         *((LOADER, "the wait for the loader", count, ns) for _, count, ns in loader),
         *((f"runs {name}", name, count, ns) for name, count, ns in hooks),
+        *((f"compiles ({name})", f"compiling ({name})", count, ns) for name, count, ns in compilers),
     ]
     cause, what, count, ns = max(named, key=lambda each: each[3], default=("", "", 0, 0.0))
     compiled = spent.per_step(run, "compile", whole=True)  # of these only sums are known
@@ -190,8 +205,8 @@ def _cause(
         otherwise = in_rounds and _otherwise(run, len(long), hooks, added_ns)
         place, ns = _place(run, times, long, in_rounds=in_rounds and not otherwise)
         return place, min(ns / ran, added_ns), None
-    in_most = count >= REGULAR_RATIO * len(long)
-    partly = None if in_most else f"{what} takes {format_ns(ns)} of them"
+    in_most, total_ns = count >= REGULAR_RATIO * len(long), _total_ns(times, long)
+    partly = None if in_most else f"{what} takes {format_ns(min(ns, total_ns))} of that"
     return cause, min(ns / ran, added_ns), partly
 
 
@@ -224,7 +239,7 @@ def _long_calls(
         return np.empty(0, np.str_), np.empty(0, np.int64), np.empty(0, np.int64)
     table, last = spans.spent, steps.step[long]
     first = last - times.steps[np.isin(times.row, long)] + 1
-    own = table.rows(part, ("batch",)) & (table.calls == 1) & (table.first_step == table.last_step)
+    own = table.rows(part, ("batch",)) & (table.calls <= 1) & (table.first_step == table.last_step)
     rows = np.flatnonzero(own & (table.ns > 0))
     stall = np.searchsorted(last, table.last_step[rows])
     within = stall < len(long)
@@ -235,9 +250,9 @@ def _long_calls(
 
 
 def _held(run: Run, times: stepping.Averaged, long: Int64) -> Int64:
-    """Return for how many ns the loader and callbacks held up each of these stalls."""
+    """Return for how many ns the loader, callbacks and compiles held up each of these stalls."""
     held = np.zeros(len(long), np.int64)
-    for part in ("input", "callbacks"):
+    for part in _HOLDS_UP:
         _, stall, ns = _long_calls(run, part, times, long)
         np.add.at(held, stall, ns)
     return held

@@ -30,8 +30,8 @@ NOTABLE_LONG_RATIO = 0.02
 
 @frozen
 class LongSteps:
-    """Steady steps of more than five medians: how many of how many, and the share of the time of all that
-    they take above the median."""
+    """Timings of more than five medians of those that the step time is the mean of: how many of how many, and
+    the share of the time of all that they take above the median."""
 
     count: int
     of: int
@@ -43,21 +43,23 @@ class LongSteps:
 
     def __str__(self) -> str:
         return (
-            f"{format_count(self.count)} of {format_count(self.of)} steady steps took more than "
+            f"{format_count(self.count)} of {format_count(self.of)} steps after warm-up took more than "
             f"{LONG_STEP:g} times the median, {format_ratio(self.lost_ratio)} of the time"
         )
 
 
 def long_steps(run: Run) -> LongSteps | None:
-    """Return the long steps among the steady ones; None where no times of any are on record."""
+    """Return the long steps after warm-up, an epoch's last among them; None where none has a time."""
     if run.steps is None:
         return None
-    times = stepping.per_step_ns(run.steps)[stepping.steady(run.steps)]
-    if not len(times):
+    usual = stepping.per_step_ns(run.steps)[stepping.steady(run.steps)]
+    times = stepping.averaged(run.steps, run.facts, run.spans)
+    if not len(usual) or times.mean_ns is None:
         return None
-    middle = median(times)
-    long = times > LONG_STEP * middle
-    return LongSteps(int(long.sum()), len(times), float((times[long] - middle).sum() / times.sum()))
+    middle = median(usual)
+    long = times.time_ns > LONG_STEP * middle
+    lost_ns = float(((times.time_ns[long] - middle) * times.steps[long]).sum())
+    return LongSteps(int(long.sum()), len(long), lost_ns / float((times.time_ns * times.steps).sum()))
 
 
 def compiled_ratio(run: Run, trace: Trace, since: int) -> float | None:

@@ -46,6 +46,8 @@ def _figure(view: View, found: Finding | None) -> tuple[str, str]:
     goal, step, speedup = cause.goal(view, found), view.step_ns, view.comparison
     if view.kind == "cpu":
         over = f"{format_speedup(speedup.observed)} as fast as {view.base}" if speedup else ""
+        if speedup and (unsure := _interval(view)):  # no speed is stated that was not shown
+            over = f"{format_speedup(speedup.observed)}{' ' if speedup.interval else ', '}{unsure}"
         takes = "; ".join(filter(None, (f"{format_ns(step)} a step" if step else "", goal)))
         return "CPU", over or takes
     if view.kind == "measured" and speedup is not None:

@@ -10,12 +10,13 @@ from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.leading import unlike
 from mpprof.diagnosis.outcomes import known
-from mpprof.diagnosis.rules import mp803_tf32_baseline
+from mpprof.diagnosis.rules import mp803_tf32_baseline, mp902_recompiles
 from mpprof.diagnosis.wording import CLASS_WORDS, LONGEST, as_profiled, change
 from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind, Speedup, tells
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 from mpprof.model.run import Run
+from mpprof.model.run_time import PartName
 
 LOW_SPEEDUP = 2.0
 """A speedup by precision alone below it wants an explanation: 16 bits are known for more."""
@@ -45,6 +46,8 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
         yield f"{profiled_steps.difference(view.signals)}, so that all parts are about"
     if leads == "time" and (waits := idle(view)):
         yield waits
+    if leads in ("invalid", "time", "nothing") and (outside := _outside_the_steps(view, found)):
+        yield outside
     if leads == "error" and view.report.steps is not None:
         yield "what was recorded until then is shown below"
     yield from _changes(view, found)
@@ -70,6 +73,28 @@ def _stopped(run: Run) -> str:
     after = f"after step {format_count(run.last_step)}" if run.last_step else "before its first step"
     said = f"training stopped {after} without an end on record"
     return f"{said}: its process was killed, or its machine stopped"
+
+
+def _outside_the_steps(view: View, found: Finding | None) -> str:
+    """Return the largest of the parts that no step's time holds and no cause is made of, where it is much of
+    the run: a validation that was asked for is no fault; "" where there is none."""
+    times = known(view.signals.run_time)
+    parts = [part for part in times.parts if part.name in _OUTSIDE] if times is not None else []
+    most = max(parts, key=lambda part: part.ns, default=None)
+    if most is None or most.ratio < _OUTSIDE[most.name][1]:
+        return ""
+    if most.name == "compile" and found is not None and found.code == mp902_recompiles.CODE:
+        return ""
+    took = f"{_OUTSIDE[most.name][0]} took {format_ns(most.ns)}, {format_ratio(most.ratio)} of the run"
+    return took if most.name == "compile" else f"{took}, which is in no step's time"
+
+
+_OUTSIDE: dict[PartName, tuple[str, float]] = {
+    "validation": ("validation", 0.2),
+    "between_epochs": ("what Keras and the data do between epochs", 0.2),
+    "compile": ("compiling", 0.5),
+}
+"""What the part is called, and its share of the run from which it is said. Each short run mostly compiles."""
 
 
 def _no_speedup(view: View) -> Iterator[str]:

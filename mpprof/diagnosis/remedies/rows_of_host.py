@@ -137,6 +137,19 @@ INPUT = (
     ),
     Row("MP301", UNKNOWN, "make batches in parallel with the step and ahead of it", loop=True),
     Row(
+        "MP301", ANY, "a smaller shuffle buffer: it is filled anew for each epoch; or repeat() the data, with steps_per_epoch",
+        "data = data.shuffle(1_000).repeat()", case="first", when=(its.from_tf_data,),
+    ),
+    Row(
+        "MP301", ANY, "keep the workers from one epoch to the next: DataLoader(..., persistent_workers=True)",
+        "data = DataLoader(dataset, batch_size=64, num_workers=8, persistent_workers=True)", case="first",
+        when=(its.from_data_loader,), unless=(its.keeps_workers,),
+    ),
+    Row(
+        "MP301", ANY, "keep from one epoch to the next what the data makes anew for each: indices, buffers, workers",
+        case="first", unless=(its.from_tf_data,),
+    ),
+    Row(
         "MP301", ON_JAX | UNKNOWN, "store examples decoded and smaller",
         unless=(its.from_arrays, its.slices_memory), loop=True,
     ),
@@ -291,6 +304,18 @@ HOST = (
         "do the work between steps (logs, metrics, checkpoints) only every N steps or at the end of an epoch",
         loop=True,
     ),
+    Row(
+        "MP305", ANY,
+        "do it every few epochs only; a checkpoint: save_best_only=True, save_weights_only=True",
+        case="beside",
+    ),
+    Row(
+        "MP305", ANY,
+        "take work on the host (logging, waiting, copies to NumPy) out of the step's function, or do it every N steps",
+        case="within", loop=True,
+    ),
+    Row("MP305", ANY, "read_every=16, as by default: mpprof then reads its counters less often", case="own, often"),
+    Row("MP305", ANY, "none needed: of a training with longer steps and fits it is a smaller part", case="own"),
     *float32_for(
         "MP306", 'dtype="float32" for that layer, where its GPU kernel exists',
         '{keras}.layers.Lambda(f, dtype="float32")', "that op, where its GPU kernel exists",

@@ -84,6 +84,10 @@ VALIDITY = (
         loop=True,
     ),
     Row(
+        "MP902", ANY, "call model.compile() once, before the first fit: after it each fit compiles its step anew",
+        case="each fit",
+    ),
+    Row(
         "MP903", KERAS, "measure the time between two waits for the device, as MPProfilerCallback does",
         'model.fit(data, callbacks=[mpprof.MPProfilerCallback("logs/run")])', unless=(its.recorded,), loop=True,
     ),

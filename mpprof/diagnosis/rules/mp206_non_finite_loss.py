@@ -30,6 +30,8 @@ from mpprof.diagnosis.outcomes import LEARNING, Absent, Clear, Found, Outcome, k
 from mpprof.diagnosis.shared.numbers import what_overflows
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.arrays import Int64
+from mpprof.model.finding import Evidence
+from mpprof.model.limits import MOST_WEIGHTS_NAMED
 from mpprof.model.quantities import format_count
 from mpprof.model.steps import StepTable
 
@@ -58,6 +60,7 @@ def judge(signals: Signals) -> Outcome:
     if not len(bad):
         return _weights(spoiled) if spoiled else Clear("the recorded loss is finite")
     first, whence = int(table.step[bad[0]]), _whence(table, rows, bad[0])
+    many = int(table.covers[bad].sum())  # a loss is of all steps of a call
     stays = bool((~np.isfinite(table.loss[rows[rows >= bad[0]]])).all())
     running = _running_mean(signals, table, rows)
     mean = ""
@@ -71,24 +74,20 @@ def judge(signals: Signals) -> Outcome:
     elif stays:
         when = whence
     else:
-        of = format_count(len(rows))
-        when = f"on {format_count(len(bad))} of {of} recorded steps, first on step {first}"
-    spoils = f", and weights are lost ({evidence.listed(list(spoiled))})" if spoiled else ""
+        of = format_count(int(table.covers[rows].sum()))
+        when = f"on {format_count(many)} of {of} recorded steps, first on step {first}"
+    spoils = f", and weights are lost ({_names(spoiled)})" if spoiled else ""
     breaks = what_overflows(signals.case.run)
     return Found(
         summary=breaks.after(f"the loss is not finite {when}{f' ({mean})' if mean else ''}{spoils}"),
         said=breaks.after(f"the loss is not finite {when}"),
         layers=breaks.layers,
         first=breaks.first,
-        proof=f"weights are lost: {evidence.listed(list(spoiled))}"
-        if spoiled
-        else f"it is {mean}"
-        if mean
-        else "",
+        proof=f"weights are lost: {_names(spoiled)}" if spoiled else f"it is {mean}" if mean else "",
         evidence=(
             evidence.count("first step", first),
-            *(() if running else (evidence.count("recorded steps with such a loss", len(bad), 0),)),
-            *((evidence.count("weights that are not finite", len(spoiled), 0),) if spoiled else ()),
+            *(() if running else (evidence.count("recorded steps with such a loss", many, 0),)),
+            *((_count(spoiled),) if spoiled else ()),
             *breaks.evidence,
         ),
         severity="error" if stays or spoiled else "warning",
@@ -130,8 +129,19 @@ def _weights(spoiled: tuple[str, ...]) -> Found:
     """Return the finding that weights are not finite although the loss is. The loss does not show it: a ReLU,
     for example, turns NaN into 0."""
     return Found(
-        summary=f"weights are not finite at the end ({evidence.listed(list(spoiled))}), though the loss is",
-        evidence=(evidence.count("weights that are not finite", len(spoiled), 0),),
+        summary=f"weights are not finite at the end ({_names(spoiled)}), though the loss is",
+        evidence=(_count(spoiled),),
         cases=("weights",),
         severity="error",
     )
+
+
+def _names(spoiled: tuple[str, ...]) -> str:
+    """Return the first of these weights, and how many more there are, as far as they were looked for."""
+    said = evidence.listed(list(spoiled))
+    return f"{said}, at least" if len(spoiled) >= MOST_WEIGHTS_NAMED else said
+
+
+def _count(spoiled: tuple[str, ...]) -> Evidence:
+    least = ", at least" if len(spoiled) >= MOST_WEIGHTS_NAMED else ""
+    return evidence.count(f"weights that are not finite{least}", len(spoiled), 0)

@@ -13,7 +13,8 @@ How we know
     only if the trace shows that the device idled, too, or if the host waits longer for input than for the
     device. A recorded wait below 0.1 ms is as short as for a batch of arrays in memory. Time that no host
     event explains (`idle_other`) is not counted. If the wait was not recorded and much idle time could be it,
-    the cause is not judged.
+    the cause is not judged. The wait for the first batch of an epoch, where a shuffle buffer fills or workers
+    start, is in no step's time: from the second epoch on it counts as its share of the run.
 
 What it costs
     The wait itself. While the pipeline is the limit, neither a faster device nor any remedy on the device
@@ -38,6 +39,7 @@ from mpprof.analysis.steps.stalls import LOADER, Stalls
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import Absent, Claim, Clear, Found, Outcome, Scale, Unable, known, need
 from mpprof.diagnosis.remedies.frameworks import ON_JAX, ON_TORCH
+from mpprof.diagnosis.shared import of_the_run
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import Cell
 from mpprof.model.finding import Evidence
@@ -51,6 +53,8 @@ BOUND = "host"
 
 SCALE = Scale(info_ratio=0.05, warning_ratio=0.05, error_ratio=0.20)
 """XProf's own limits for "moderately" and "highly" input-bound."""
+OF_THE_RUN = Scale(info_ratio=0.05, warning_ratio=0.10, error_ratio=0.30)
+"""Of the first batches of epochs. Each epoch has to begin; with few steps that is a part of it."""
 OWN_FETCH_NS = 100_000.0
 """A shorter wait does not come from a pipeline: Keras on JAX takes 20 to 80 µs for a batch of small arrays in
 memory (seen in trainings of 0.15 to 0.4 ms a step, on two CPU cores)."""
@@ -60,6 +64,12 @@ _ROUNDING = 1.001
 
 
 def judge(signals: Signals) -> Outcome:
+    outside = spent.outside_steps(signals.case.run, "input")
+    first = of_the_run.costly(signals, outside, OF_THE_RUN, "the first batches of epochs take", "first")
+    return of_the_run.together(_of_steps, first, signals)
+
+
+def _of_steps(signals: Signals) -> Outcome:
     if signals.case.measured is None:
         return _from_records(signals)
     share = need(signals.share("idle_input"))

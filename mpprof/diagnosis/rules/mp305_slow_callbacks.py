@@ -12,8 +12,12 @@ How we know
     before mpprof's in the list. In a custom loop it includes the wait for input, unless the loop iterates
     over `recorder.batches(data)`. In the trace it is the device's idle time between step markers.
 
+    What callbacks do outside the steps, as an epoch begins or ends and in a validation, is in no step's time:
+    it counts as its share of the run, with the same limits. Not counted is what they do once, as the first
+    `fit` begins. mpprof's own hooks are told apart from those of the others.
+
 What it costs
-    That time, in the mean step.
+    That time, in the mean step, or of the run.
 
 When to ignore
     In a model whose steps take microseconds: Keras' own loop is then a noticeable part.
@@ -25,6 +29,7 @@ Sources
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from mpprof.analysis.steps import spent
@@ -32,12 +37,14 @@ from mpprof.analysis.steps.stalls import LOADER
 from mpprof.analysis.steps.statistics import FEWEST_STEPS
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.shared import of_the_run
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.model.run_time import OURS
 
 CODE, SLUG, TITLE = "MP305", "slow-callbacks", "Callbacks take a noticeable part of the time"
 ABOUT = "slow callbacks"
-ONCE = "once callbacks do less"
+ONCE = "once callbacks and the loop do less"
 BOUND = "host"
 OF_TRAINING = True
 
@@ -49,15 +56,32 @@ BUSY_LOOP_NS = 100_000.0
 """What the loop takes with a progress bar and a few metrics: in a short step this much is only a note."""
 
 
+READ_EVERY = 16
+"""Reading the counters this often is the default."""
 MOSTLY_RATIO = 0.5
 """A callback with half of the time is named first; idle time is claimed if it is half of it or more."""
 NEARLY_ALL_RATIO = 0.9
 """From this share on, the whole time is attributed to one callback."""
+WITHIN_RATIO = 1.5
+"""Idle time so many times the recorded one lies within steps, too."""
 MOST_NAMED = 3
 """Callbacks that are named with their times."""
 
 
 def judge(signals: Signals) -> Outcome:
+    outside = spent.outside_steps(signals.case.run, "callbacks")
+    own_ns = outside.pop(OURS, 0)
+    costly = of_the_run.costly(signals, outside, SCALE, "callbacks take", "beside", named=True)
+    outcome = of_the_run.together(_of_steps, costly, signals)
+    own = _of_our_own(signals, own_ns)
+    if own is None or isinstance(outcome, Clear):
+        return own or outcome
+    if isinstance(outcome, Found) and outcome.severity == "info":
+        return own if (outcome.cost_ns or 0.0) < (own.cost_ns or 0.0) else outcome
+    return outcome
+
+
+def _of_steps(signals: Signals) -> Outcome:
     need(signals.table)
     summary, step_ns = need(signals.summary), signals.mean_step_ns
     if not step_ns:
@@ -67,13 +91,17 @@ def judge(signals: Signals) -> Outcome:
     if summary.count - (since or 1) + 1 < FEWEST_STEPS:
         return Unable("too few steps after warm-up to tell callbacks from what they set up; train longer")
     hooks = spent.per_step(run, "callbacks")
-    gap_ns = spent.gap_ns(run)
+    own_ns, gap_ns = hooks.pop(OURS, 0.0), spent.gap_ns(run)
+    if gap_ns is not None:
+        gap_ns = max(0.0, gap_ns - own_ns)
     times = known(signals.run_time)
     unsplit = None if times is None else times.absent.get("callbacks")
     own_loop = run.facts is not None and run.facts.framework.get("loop") == "custom"
     if gap_ns is None and (unsplit or times is None):
         return Unable(f"the gaps between steps were not recorded{signals.hint('record run')}")
     cost_ns = max(gap_ns or 0.0, sum(hooks.values()))
+    if own_loop and (found := _within_steps(signals, cost_ns)) is not None:
+        return found
     ratio = min(1.0, cost_ns / step_ns)
     if SCALE.severity(ratio) is None:
         if unsplit and not own_loop:
@@ -103,6 +131,55 @@ def judge(signals: Signals) -> Outcome:
         severity=SCALE.severity(max(0.0, cost_ns - BUSY_LOOP_NS) / step_ns) or "info",
         claims=claims,
         cost_ns=cost_ns,
+    )
+
+
+def _within_steps(signals: Signals, cost_ns: float) -> Found | None:
+    """Return that the device idles while a loop of the user's own runs its own code, within its steps, too;
+    None where the time between the steps explains it, or there is no account."""
+    rows = signals.of("idle_between_steps")
+    ns = signals.time(rows)
+    if ns < WITHIN_RATIO * cost_ns or SCALE.severity(ns / (signals.whole_ns or math.inf)) is None:
+        return None
+    return Found(
+        summary="the device idles {cost} {each} ({share}) between two launches of the step's work, while the "
+        "loop's own code runs, within its steps too",
+        said="the loop's own code on the host takes[ {time}]",
+        evidence=(
+            evidence.ns("device idle between the steps' work", ns),
+            evidence.ns("mean time between steps, by the records", cost_ns),
+        ),
+        scale=SCALE,
+        claims=tuple(Claim(row, min(OWN_LOOP_NS, signals.cells[row].ns_per_step)) for row in rows),
+        cases=("within",),
+    )
+
+
+def _of_our_own(signals: Signals, outside_ns: float) -> Found | None:
+    """Return that mpprof's own hooks take a part of the run; None where it is not worth a mention. Only
+    reading less often is a remedy, where they read more often than by default."""
+    times, summary, facts = known(signals.run_time), known(signals.summary), known(signals.facts)
+    if times is None or summary is None:
+        return None
+    in_steps_ns = spent.per_step(signals.case.run, "callbacks").get(OURS, 0.0)
+    ratio = (in_steps_ns * summary.count + outside_ns) / times.wall_ns
+    if SCALE.severity(ratio) is None:
+        return None
+    timing = facts.timing if facts is not None else None
+    often = timing is not None and 0 < timing.read_every < READ_EVERY
+    said = f"the hooks of mpprof itself take {format_ratio(ratio)} of the run"
+    return Found(
+        summary=said,
+        said=said,
+        evidence=(
+            evidence.ratio("of the run, in mpprof's own hooks", ratio, SCALE.crossed(ratio)),
+            evidence.ns("mpprof's hooks in a mean step", in_steps_ns),
+            evidence.ns("mpprof's hooks outside the steps", outside_ns),
+        ),
+        severity=SCALE.severity(ratio) if often else "info",
+        cost_ns=in_steps_ns,
+        cost_ns_of_run=outside_ns,
+        cases=("own, often",) if often else ("own",),
     )
 
 

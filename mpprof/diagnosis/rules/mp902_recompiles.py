@@ -6,10 +6,11 @@ What it means
 
 How we know
     In the records: how long JAX or torch compiled within steps after the first, or how often TensorFlow
-    traced the step anew. In the trace: idle time while the host traced or compiled (`idle_compile`), after
-    warm-up; or long steps in the profiler window that the host mostly spent tracing or compiling. Single
-    long steps in the step log are not evidence by themselves: a machine that pauses, a checkpoint or a slow
-    input make them, too. They are named; a trace of one of them would show the cause.
+    traced the step anew. How long each `fit` after the first compiled as it began is in no step's time and
+    counts as its share of the run. In the trace: idle time while the host traced or compiled
+    (`idle_compile`), after warm-up; or long steps in the profiler window that the host mostly spent tracing
+    or compiling. Single long steps in the step log are not evidence by themselves: a machine that pauses, a
+    checkpoint or a slow input make them, too. They are named; a trace of one of them would show the cause.
 
 What it costs
     The time of tracing and compiling, in the mean step. If only the number of tracings is known, or a few of
@@ -25,10 +26,13 @@ Sources
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mpprof.analysis.steps import spent, validity
 from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.shared import of_the_run
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.quantities import format_count, format_ns, format_ratio
 
@@ -49,6 +53,29 @@ FEWEST_STEPS = 20
 
 
 def judge(signals: Signals) -> Outcome:
+    return of_the_run.together(_of_steps, _of_fits(signals), signals)
+
+
+def _of_fits(signals: Signals) -> Found | None:
+    """Judge the compiles with which each `fit` after the first begins, and those outside the steps of later
+    epochs."""
+    again = spent.compiles_outside_steps(signals.case.run)
+    if again is None or again.times < FEWEST_COMPILES:
+        return None
+    many = format_count(again.times)
+    what = f"compiling anew in {many} later fits or epochs takes"
+    if again.whole_calls:
+        what = f"the first calls of {many} later fits, which trace their step anew, take"
+    found = of_the_run.costly(signals, {"compiling": again.ns}, SCALE, what, "each fit")
+    if found is None:
+        return None
+    shown = evidence.count("fits and epochs that compile anew", again.times, FEWEST_COMPILES)
+    return replace(
+        found, evidence=(*found.evidence, shown), confidence="medium" if again.whole_calls else "high"
+    )
+
+
+def _of_steps(signals: Signals) -> Outcome:
     in_trace = known(signals.share("idle_compile"))
     if in_trace is not None and in_trace >= SCALE.info_ratio:
         return Found(

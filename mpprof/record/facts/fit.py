@@ -187,9 +187,9 @@ def running_evaluation() -> Evaluation:
     return Evaluation.ALONE if evaluates else Evaluation.OF_FIT
 
 
-def part_of_running_fit() -> str | None:
+def part_of_running_fit(without: str | None = None) -> str | None:
     """Return what of a `fit` calls us: "batch", its train function, "epoch", what it does at an epoch's begin
-    and end, or "validation". None: there is no fit, or a hook of its callbacks calls."""
+    and end, or "validation"; where there is no fit, `without`. None: a hook of its callbacks calls."""
     frame: FrameType | None = sys._getframe(1)
     part: str | None = None
     called = ""
@@ -202,7 +202,7 @@ def part_of_running_fit() -> str | None:
         if not module.endswith(".traceback_utils"):  # which Keras lays around its methods
             called = frame.f_code.co_name
         frame = frame.f_back
-    return part
+    return without if part is None else part
 
 
 _PARTS = {

@@ -64,7 +64,9 @@ def describe_weights(recorder: Recorder, model: Any) -> None:
         return
     # Without a timeout: TensorFlow starts anew in each thread, and crashes if it cannot open files there.
     found = non_finite_weights(getattr(model, "model", model))
-    if found is not None and recorder.facts.get("fits"):
+    if found is None:
+        recorder.absent["non_finite_weights"] = "no model was given whose weights could be looked at"
+    elif recorder.facts.get("fits"):
         recorder.facts["fits"][-1]["non_finite_weights"] = found
 
 

@@ -10,22 +10,25 @@ from typing import Any
 
 import numpy as np
 
+from mpprof.model.limits import MOST_WEIGHTS_NAMED
 from mpprof.record.keras_compat import KERAS_2, keras_of
-
-MOST_NAMED = 20
 
 
 def non_finite_weights(model: Any) -> list[str] | None:
     """Return the paths of weights that hold a NaN or an infinity, the first 20 of them; None where `model`
-    has no weights to look at. Reads every weight once."""
-    weights = getattr(model, "weights", None)
-    keras = keras_of(model)
+    has no weights to look at: it is neither Keras' nor a module of PyTorch. Reads every weight once."""
+    torch = sys.modules.get("torch")
+    weights, keras = getattr(model, "weights", None), keras_of(model)
+    if not weights and torch is not None and isinstance(model, torch.nn.Module):
+        named = ((name, weight) for name, weight in model.named_parameters() if weight.is_floating_point())
+        lost = (name for name, weight in named if not bool(torch.isfinite(weight).all()))
+        return list(itertools.islice(lost, MOST_WEIGHTS_NAMED))
     if not weights or keras is None:
         return None
     finite = _finite_in_keras_2 if keras.__name__ == KERAS_2 else _finite
     floats = [weight for weight in weights if "float" in str(weight.dtype)]
     found = (str(getattr(weight, "path", weight.name)) for weight in floats if not finite(weight))
-    return list(itertools.islice(found, MOST_NAMED))
+    return list(itertools.islice(found, MOST_WEIGHTS_NAMED))
 
 
 def _finite(weight: Any) -> bool:

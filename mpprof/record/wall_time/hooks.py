@@ -23,6 +23,7 @@ from functools import cache
 from typing import Any
 
 from mpprof.model.limits import LONG_CALL_NS
+from mpprof.model.run_time import OURS
 from mpprof.record.facts.fit import is_fit
 from mpprof.record.keras_compat import overrides
 from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
@@ -52,9 +53,6 @@ BEGIN = "on_train_batch_begin"
 BATCH_HOOKS = {BEGIN, "on_train_batch_end"}
 EDGES = ("on_epoch_begin", "on_test_begin", "on_test_end", "on_epoch_end")
 """Hooks of the list that decide which callbacks it goes through."""
-
-OURS = "mpprof"
-"""The name of our own callback among the others."""
 
 TIMED_ALREADY = "another MPProfilerCallback of this fit times the callbacks"
 NOT_TIMED = (

@@ -84,11 +84,20 @@ class Spent:
         before_ns = total.earlier_ns + total.ns - ns
         if self._put is None or (calls and ns * calls < 2 * before_ns):
             return
-        step = self._step()
         total.calls, total.ns = total.calls - 1, total.ns - ns
-        if total.calls:
+        self._apart(total, 1, ns, max(self._step(), total.first_step))
+
+    def add_apart(self, total: Sum, calls: int, ns: int) -> None:
+        """Add what has taken so long, with a line of its own: it tells the step."""
+        if self._put is None:
+            self.count(total, calls, ns)
+        else:
+            self._apart(total, calls, ns, self._step())
+
+    def _apart(self, total: Sum, calls: int, ns: int, step: int) -> None:
+        if total.calls or total.ns:
             self._write(total, step - 1)
-        total.calls, total.ns, total.first_step = 1, ns, max(step, total.first_step)
+        total.calls, total.ns, total.first_step = calls, ns, step
         self._write(total, step)
 
     def write(self, least_ns: int = 0) -> None:

@@ -54,6 +54,9 @@ def cost(finding: Finding, report: Report) -> str:
         parts.append(f"{words.duration(ns)} a step{f' ({words.percent(ns / now)} of it)' if now else ''}")
     elif (ns := finding.cost_ns_in_window) is not None and report.window is not None:
         parts.append(f"{words.duration(ns)} in the window ({words.percent(ns / report.window.span_ns)})")
+    if (ns := finding.cost_ns_of_run) is not None and (spent := report.run_time) is not None:
+        share = words.percent(ns / spent.wall_ns)
+        parts.append(f"{words.duration(ns)} outside the steps ({share} of the run)")
     lost = finding.lost_ratio
     if lost is not None and lost >= SMALL_RATIO:
         parts.append(f"{words.percent(lost)} of the loss")

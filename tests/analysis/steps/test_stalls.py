@@ -91,6 +91,19 @@ def with_spent(run: Run, key: SpentKey, *lines: tuple[int, int, int, float]) -> 
 SLOW = SpentKey("callbacks", "Slow", "batch")
 
 
+def test_a_compile_in_mid_run_is_named_as_what_holds_its_step_up() -> None:
+    """Of JAX, with its tracing as a line without a compile."""
+    values = np.array([900.0, *noisy(200)])
+    values[[60, 61, 100]] = 60, 60, 4000
+    lines = (101, 101, 0, 1400.0), (101, 101, 1, 2500.0)
+    run = with_spent(run_of(values.tolist()), SpentKey("compile", "jax", "batch"), *lines)
+    said = str(found(run))
+    assert said.endswith("are stalls of about 60.0 ms, 4.12 s in all; compiling (jax) takes 3.90 s of that")
+    alone = np.where(values == 60, 10.0, values)
+    lonely = replace(run, steps=run_of(alone.tolist()).steps)
+    assert str(found(lonely)).endswith("1 of 200 steps is a stall of 4.00 s; it compiles (jax)")
+
+
 def test_what_few_of_many_stalls_run_is_said_with_its_time_and_not_of_each() -> None:
     values = np.array([900.0, *noisy(495)])
     values[np.random.default_rng(5).random(len(values)) < 0.25] = 60
@@ -98,7 +111,7 @@ def test_what_few_of_many_stalls_run_is_said_with_its_time_and_not_of_each() -> 
     values[slept] = 1500
     run = run_of(values.tolist(), gaps=np.where(values > 1000, 1490.0, 0.0).tolist())
     said = str(found(with_spent(run, SLOW, *((row + 1, row + 1, 1, 1490.0) for row in slept))))
-    assert said.endswith("; Slow takes 11.9 s of them")
+    assert said.endswith("are stalls of about 60.0 ms, 20.2 s in all; Slow takes 11.9 s of that")
     assert "144 of 495 steps are stalls of about 60.0 ms" in said
 
 
@@ -135,7 +148,7 @@ def test_means_of_several_steps_do_not_tell_which_step_stalls() -> None:
     told = found(c.run(None, log))
     assert (told.grouped, told.every) == (True, None)
     assert (
-        "3 of 38 timings of several steps are stalls of about 60.0 ms; the records do not show where"
+        "3 of 38 timings of several steps are stalls of about 60.0 ms a step; the records do not show where"
         in str(told)
     )
 

@@ -10,6 +10,8 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+from mpprof.model.limits import LONG_CALL_NS
+
 
 def train(folder: Path) -> None:
     from tests.record.wall_time import trainings
@@ -22,6 +24,7 @@ def train(folder: Path) -> None:
         "same": same(folder / "same"),
         "asynchronous": asynchronous(folder / "asynchronous", made),
         "compiles": compiles(folder / "compiles"),
+        "own loop": own_loop(folder / "own loop"),
         "freed": freed(folder / "freed", made),
     }
     (folder / "answers.json").write_text(json.dumps(answers))
@@ -102,6 +105,35 @@ def compiles(folder: Path) -> list[Any]:
             of = found[line["fit"] - 1]
             of[line["at"]] = of.get(line["at"], 0) + line["ns"]
     return [*found, [before, len(monitoring.get_event_duration_listeners())]]
+
+
+def own_loop(folder: Path) -> list[list[Any]]:
+    """Of each long compile the place, the first and the last step, in a loop that makes its own list of
+    callbacks, and whose third batch has another shape."""
+    import jax
+    import keras
+
+    from tests.record.wall_time import trainings
+
+    class Compiles(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            jax.jit(lambda a: a * 3.5)(1.0)
+
+    x, y = trainings.data()
+    made, ours = trainings.model(), trainings.recorded(folder, time.monotonic_ns)
+    hooks = keras.callbacks.CallbackList([Compiles(), ours], model=made, epochs=1, steps=4)
+    hooks.on_train_begin()
+    hooks.on_epoch_begin(0)
+    for batch in range(4):
+        hooks.on_train_batch_begin(batch)
+        made.train_on_batch(x[: 8 - batch // 2], y[: 8 - batch // 2])
+        hooks.on_train_batch_end(batch)
+    hooks.on_epoch_end(0)
+    hooks.on_train_end()
+    ours.close()
+    lines = [json.loads(line) for line in (folder / "mpprof" / "steps.jsonl").read_text().splitlines()]
+    of = [line for line in lines if line.get("part") == "compile" and line["ns"] >= LONG_CALL_NS]
+    return [[line["at"], line["first_step"], line["last_step"]] for line in of]
 
 
 def freed(folder: Path, made: Any) -> bool:

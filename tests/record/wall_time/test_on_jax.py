@@ -55,5 +55,12 @@ def test_compiles_are_timed_by_the_step_and_by_nobody_elses(answers: Any) -> Non
     assert listeners[0] == listeners[1]
 
 
+def test_a_loop_with_a_list_of_its_own_has_its_compiles_timed(answers: Any) -> None:
+    """By the step, and not what a callback of that list compiles."""
+    told = answers["own loop"]
+    assert {(at, first) for at, first, _ in told} == {("batch", 1), ("batch", 3)}
+    assert all(first == last for _, first, last in told)
+
+
 def test_the_epoch_iterator_is_freed_with_its_fit(answers: Any) -> None:
     assert answers["freed"]
