@@ -598,7 +598,7 @@ def _what_shows_memory(mine: Analysis) -> str:
     if mine.trace is not None and mine.trace.basis == "host":
         return (
             "On a CPU only oneDNN's large tensors are recorded: profile on a GPU, or see what training will "
-            "take with mpprof memory MODEL --batch N"
+            "take with mpprof memory MODEL --batch-size N"
         )
     from mpprof.traces.xspace.programs import programs
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mpprof.cli import gate, output, paths, values
+from mpprof.errors import UsageError
 
 FORMATS = ("text", "json")
 
@@ -64,6 +65,11 @@ class Audit:
         bounds = audit_checks.read(args.bounds) if args.bounds else None
         kept = audit_checks.read_kept(args.against) if args.against else None
         paths.refuse_address(Path(args.model), "Keras loads models from files")
+        if args.batch and args.batch.name.isdecimal() and not args.batch.exists():
+            raise UsageError(
+                f"--batch {args.batch}: takes a file with a sample batch",
+                next=f"For the batch's size: --batch-size {args.batch}",
+            )
         batch = batch_file.read(args.batch) if args.batch else None
         report = auditing.audit(
             args.model,

@@ -33,8 +33,9 @@ class Forecast:
             help="Keras policies, compared with float32 (default: mixed_float16)",
         )  # fmt: skip
         parser.add_argument(
-            "--batch", metavar="N", type=values.batch, default=32, help="examples a step (default: 32)"
-        )
+            "--batch-size", "--batch", dest="batch_size", metavar="N", type=values.batch, default=32,
+            help="examples a step (default: 32)",
+        )  # fmt: skip
         parser.add_argument(
             "--largest-batch", action="store_true",
             help="search the largest batch that each card holds: up to 7 more compilations for each policy",
@@ -61,7 +62,7 @@ class Forecast:
             args.model,
             values.names("--card", args.card, "h100,a100"),
             policies=values.names("--dtype-policy", args.dtype_policy, "mixed_float16"),
-            batch_size=args.batch,
+            batch_size=args.batch_size,
             largest_batch=args.largest_batch,
             input_shapes=[_shape(text) for text in args.input_shape] or None,
             imports=args.imports,

@@ -37,8 +37,8 @@ class Memory(Table):
     memory and what to try.
 
     For a model that has not been trained (a .keras file, or module:function that
-    returns one), or for a log directory's model with --card or --batch, it says
-    what parameters, gradients, optimizer slots and activations will take in
+    returns one), or for a log directory's model with --card or --batch-size, it
+    says what parameters, gradients, optimizer slots and activations will take in
     float32, mixed_float16 and mixed_bfloat16, and the largest batch that fits."""
 
     name = "memory"
@@ -55,8 +55,9 @@ class Memory(Table):
         before = parser.add_argument_group("of a model, before it trains")
         before.add_argument("--card", metavar="NAME[,NAME]", help='the cards: "a100,v100 32GB"')
         before.add_argument(
-            "--batch", metavar="N", type=values.batch, help="examples a step (default: as recorded, or 32)"
-        )
+            "--batch-size", "--batch", dest="batch_size", metavar="N", type=values.batch,
+            help="examples a step (default: as recorded, or 32)",
+        )  # fmt: skip
         before.add_argument(
             "--dtype-policy", metavar="POLICY[,POLICY]", help=f"Keras policies (default: {_POLICIES})"
         )  # fmt: skip
@@ -122,7 +123,7 @@ class Memory(Table):
 
 
 def _is_model(args: argparse.Namespace) -> bool:
-    asked = (args.card, args.batch, args.dtype_policy, args.imports or None)
+    asked = (args.card, args.batch_size, args.dtype_policy, args.imports or None)
     return args.compile or any(each is not None for each in asked) or _is_model_itself(args.path)
 
 
@@ -184,7 +185,7 @@ def _before_training(args: argparse.Namespace) -> str:
     with _model(args) as model:
         found = forecast_memory(
             model,
-            batch_size=args.batch,
+            batch_size=args.batch_size,
             card=cards,
             policies=policies,
             imports=args.imports,
@@ -244,7 +245,7 @@ def _of_error(args: argparse.Namespace) -> str:
         )
     card = card_facts(args.card) if args.card is not None else None
     memory_bytes = card.memory_bytes if card else None
-    found = replace(found, advice=advise(found, args.batch, memory_bytes=memory_bytes))
+    found = replace(found, advice=advise(found, args.batch_size, memory_bytes=memory_bytes))
     if args.format == "json":
         return documents.dumps(found)
     ascii_only = output.ascii_only(args)

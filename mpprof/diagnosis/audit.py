@@ -7,13 +7,14 @@ layers that they look for are a risk, named with the code that removes it.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, cast
 
 from mpprof.analysis.kernels import device_peaks, expected
-from mpprof.analysis.layers import flops
+from mpprof.analysis.layers import flops, kinds
+from mpprof.diagnosis import evidence
 from mpprof.diagnosis.engine import judge
 from mpprof.diagnosis.outcomes import Rule
 from mpprof.diagnosis.rules import ALL
@@ -126,13 +127,30 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         pays=has_units,
         policies=_policies(model.layers) if model else (),
         float8=float8.sentence(model.layers) if model else None,
+        quantised=_quantised(model.layers) if model else None,
         custom=_custom(model.layers) if model else (),
+        multiplies=kinds.multiplies(model) if model else None,
     )
 
 
 def _policies(layers: Sequence[LayerFacts]) -> tuple[tuple[str, int], ...]:
     """Return the policies of the layers that multiply with weights and how many have each, most first."""
     return tuple(Counter(_named(layer) for layer in expected.multiplying(layers)).most_common())
+
+
+def _quantised(layers: Sequence[LayerFacts]) -> str | None:
+    """Return which layers multiply whole numbers, by the kind of their quantisation; None: none does."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for layer in expected.multiplying(layers):
+        if layer.quantized and layer.quantized != "float8":
+            names[layer.quantized].append(layer.name)
+    if not names:
+        return None
+    each = "; ".join(f"to {kind}: {evidence.listed(those)}" for kind, those in names.items())
+    return (
+        f"Quantised {each}. Their kernels are whole numbers, which training does not change (Keras trains "
+        "LoRA's weights beside them), and which unit multiplies them depends on the kernel"
+    )
 
 
 def _custom(layers: Sequence[LayerFacts]) -> tuple[str, ...]:
@@ -179,14 +197,16 @@ def _called(gpu: DeviceFacts) -> str | None:
 
 def _mixed(model: ModelFacts | None, own: str | None, gpu: DeviceFacts | None) -> str:
     """Return the policy to train under: the model's own where that is mixed; of quantised layers the one that
-    they were quantised from, or where that is float32 the one that needs no loss scaling. A TPU has no units
-    for float16."""
+    they were quantised from, or where that is float32 the one that needs no loss scaling, if the card has
+    units for it. A TPU has none for float16."""
     if gpu is not None and gpu.kind == "tpu":
         return "mixed_bfloat16"
     quantised = [f.dtype_policy or "" for f in (model.layers if model else ()) if f.quantized]
     if any("_float16" in name for name in (own or "", *quantised)):
         return "mixed_float16"
-    return "mixed_bfloat16" if quantised or "bfloat16" in (own or "") else "mixed_float16"
+    if "bfloat16" in (own or ""):
+        return "mixed_bfloat16"
+    return "mixed_bfloat16" if quantised and not expected.emulates_bfloat16(gpu) else "mixed_float16"
 
 
 def _is_of_units(rule: Rule) -> bool:

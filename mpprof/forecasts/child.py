@@ -17,12 +17,13 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from mpprof import child
 from mpprof.forecasts import dumped
+from mpprof.tensors import HALF
 
 PROGRAMS: dict[str, dict[str, Any]] = {"own": {}, "library": {"xla_gpu_enable_triton_gemm": False}}
 """XLA's options of each program. Which of the two a card runs is decided on the card, by timing both."""
@@ -287,9 +288,9 @@ def _called(request: dict[str, Any]) -> Any:
 
 
 def _loaded(request: dict[str, Any], stack: contextlib.ExitStack) -> Any:
-    """Return a saved model, rebuilt under another policy: each layer that had the model's own policy gets the
-    new one; a layer of another policy (a float32 output) keeps it. Until the stack ends, variables have no
-    values."""
+    """Return a saved model, rebuilt under another policy: each layer of the model's own policy, or of another
+    in 16 bits, gets the new one; a float32 layer among those (an output) keeps its own. Until the stack ends,
+    variables have no values."""
     from mpprof.errors import MpprofError
     from mpprof.record.facts.saved_model import loaded
 
@@ -307,7 +308,7 @@ def _loaded(request: dict[str, Any], stack: contextlib.ExitStack) -> Any:
     optimizer = settings["optimizer"]
     if optimizer.get("class_name") == "LossScaleOptimizer":
         settings["optimizer"] = optimizer["config"]["inner_optimizer"]
-    config = _with_policy(saved.get_config(), _policy_of(saved), request["policy"])
+    config = _with_policy(saved.get_config(), _policies_of(saved), request["policy"])
     model = type(saved).from_config(config)
     if not model.built and saved.built:
         model.build(saved.input_shape)
@@ -315,17 +316,19 @@ def _loaded(request: dict[str, Any], stack: contextlib.ExitStack) -> Any:
     return model
 
 
-def _policy_of(model: Any) -> str:
-    """Return the policy of most of the model's layers: the one that the model was built under."""
+def _policies_of(model: Any) -> set[str]:
+    """Return the policy of most of the model's layers, the one that the model was built under, and all others
+    in 16 bits."""
     names = [layer.dtype_policy.name for layer in model._flatten_layers() if layer is not model]
-    return max(set(names), key=names.count) if names else str(model.dtype_policy.name)
+    main = max(set(names), key=names.count) if names else str(model.dtype_policy.name)
+    return {main, *(name for name in names if name.removeprefix("mixed_") in HALF)}
 
 
-def _with_policy(config: Any, old: str, new: str) -> Any:
+def _with_policy(config: Any, old: Set[str], new: str) -> Any:
     if isinstance(config, dict):
         if config.get("class_name") in ("DTypePolicy", "FloatDTypePolicy"):
             name = config.get("config", {}).get("name")
-            return {**config, "config": {**config["config"], "name": new if name == old else name}}
+            return {**config, "config": {**config["config"], "name": new if name in old else name}}
         return {key: _with_policy(value, old, new) for key, value in config.items()}
     if isinstance(config, list):
         return [_with_policy(value, old, new) for value in config]

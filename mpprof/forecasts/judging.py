@@ -25,7 +25,9 @@ from mpprof.model.forecast import (
 )
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import MATMUL_FAMILIES, Precision
+from mpprof.model.quantities import first_of
 from mpprof.model.run import ModelFacts
+from mpprof.tensors import HALF
 from mpprof.traces.common.hlo_program import Launch, launches
 
 NOT_INCLUDED = (
@@ -88,7 +90,10 @@ def card_forecast(
         executed_flops=sum(kernel.executed_flops or 0.0 for kernel in kernels),
         kernels=kernels,
         obstacles=_obstacles(kernels, model_flops, None if recurrent else times),
-        unknown=_unknown(result, kernels, launches=not recurrent and _is_bound_by_launches(own, card)),
+        unknown=(
+            *_of_other_policies(policy, model),
+            *_unknown(result, kernels, launches=not recurrent and _is_bound_by_launches(own, card)),
+        ),
         compile_ns=sum(int(one["compile_ns"]) for one in result["programs"].values()),
         family=family,
         roofline_ns=None if recurrent else sum(times),
@@ -419,6 +424,19 @@ def _obstacles(
         for code, amount in flops.items()
     ]
     return tuple(sorted(found, key=lambda one: (-(one.time_ratio or 0.0), -one.flops_ratio)))
+
+
+def _of_other_policies(policy: str, model: ModelFacts | None) -> tuple[str, ...]:
+    """Return what a row does not tell where layers have another policy in 16 bits than its own."""
+    others: dict[str, list[str]] = defaultdict(list)
+    for layer in model.layers if model else ():
+        name = (layer.dtype_policy or "").rpartition("_from_")[2]
+        if layer.parameters and name != policy and name.removeprefix("mixed_") in HALF:
+            others[name].append(layer.name)
+    kept = ", ".join(f"{name} ({first_of(layers, 3)})" for name, layers in others.items())
+    return (
+        (f"what {policy} in all layers would bring: some set a policy of their own, {kept}",) if kept else ()
+    )
 
 
 def _unknown(

@@ -95,6 +95,8 @@ class AuditReport:
     policies: tuple[tuple[str, int], ...] = ()  # (policy, how many of the layers that multiply), most first
     float8: str | None = None  # which layers multiply in float8 and what stays beside them; None: none does
     custom: tuple[str, ...] = ()  # layers of no known class with weights: what they multiply is not known
+    quantised: str | None = None  # which layers multiply whole numbers, as a sentence; None: none does
+    multiplies: bool | None = None  # whether the model multiplies matrices at all; None: not known
 
     @property
     def narrow(self) -> bool:
@@ -102,6 +104,11 @@ class AuditReport:
         policy."""
         names = [name for name, _ in self.policies] or [self.policy or ""]
         return any("16" in name or "float8" in name for name in names)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all layers that multiply do so in whole numbers."""
+        return bool(self.policies) and all(name.startswith("int") for name, _ in self.policies)
 
     def __repr__(self) -> str:
         causes = ", ".join(dict.fromkeys(f"{note.code} {note.slug}" for note in self.notes))
@@ -122,7 +129,7 @@ _NAMED = 3  # layers that are listed before "and N more"
 def lines(report: AuditReport) -> list[str]:
     """Return the report as text, notes of one cause under one heading, equal ones as one."""
     said = [_head(report), *(f"warning: {text}" for text in report.warnings), *_work(report.work)]
-    said += [report.float8] if report.float8 else []
+    said += [text for text in (report.float8, report.quantised) if text]
     if report.custom:
         said += [
             f"Not known is what these multiply, of a class of your own: {first_of(report.custom, _NAMED)}"
@@ -133,14 +140,16 @@ def lines(report: AuditReport) -> list[str]:
         for reason in dict.fromkeys(note.reason for note in same):
             said += _grouped([note for note in same if note.reason == reason])
     own = bool(report.custom) and "16" in (report.policy or "")
-    if report.policy and not report.narrow and not own and report.pays is not False:
+    if report.multiplies is False:
+        said += ["", _NO_PRODUCTS]
+    elif report.policy and not report.narrow and not own and not report.whole and report.pays is not False:
         said += [
             "",
             f"It computes in {report.policy} as it is; sizes are judged as for mixed precision. "
             "First of all:",
             f'      {report.set_policy}("{report.mixed}")  # before the model is built',
         ]
-    elif not (report.notes or report.warnings or report.unable or report.custom) and report.pays is not False:
+    elif not (report.notes or report.warnings or _is_open(report)) and report.pays is not False:
         said += ["", "Nothing was found that would keep this model off the Tensor Cores."]
     if report.memory:
         said += ["", _memory(report)]
@@ -149,6 +158,18 @@ def lines(report: AuditReport) -> list[str]:
     if report.unable:
         said += ["", "Not judged:", *(f"  {unable.code}: {unable.reason}" for unable in report.unable)]
     return said
+
+
+_NO_PRODUCTS = (
+    "No layer of this model multiplies matrices or convolves: Tensor Cores have no work in it. What 16 bits "
+    "can bring is half of the memory and of the traffic of its activations."
+)
+
+
+def _is_open(report: AuditReport) -> bool:
+    """Return whether something that decides where the model multiplies is not known."""
+    unknown = any(each.unit == "unknown" for each in report.work)
+    return bool(report.unable or report.custom or report.quantised) or unknown
 
 
 def _grouped(notes: list[AuditNote]) -> list[str]:

@@ -82,6 +82,7 @@ class LayerFacts:
     base: str | None = None  # the class of Keras' own that a class of the user's derives from
     trainable: bool | None = None
     inbound: tuple[str, ...] | None = None  # layers whose results it takes; None: no functional model
+    takes: tuple[str, ...] | None = None  # layers and functions; None: no functions, or not recorded
 
     @property
     def kind(self) -> str:
@@ -96,8 +97,22 @@ class LayerFacts:
 
 
 @frozen
+class FunctionFacts:
+    """A function of `keras.ops` between the layers of a functional model. `takes`: the layers and functions
+    whose results it takes, each by its own name, twice what it takes twice. `output_shape`: of several
+    tensors a tuple of theirs; None: not recorded."""
+
+    name: str
+    class_name: str
+    module: str | None
+    takes: tuple[str, ...]
+    output_shape: Any
+    output_dtype: str | None
+
+
+@frozen
 class OutputFacts:
-    """One output of a model and the layer that gives it."""
+    """One output of a model and the layer or function that gives it."""
 
     layer: str
     dtype: str | None
@@ -112,6 +127,7 @@ class ModelFacts:
     class_name: str | None = None
     train_step: str | None = None  # "own": overridden; "clips": overridden, and its source clips gradients
     trainable_parameters: int | None = None
+    functions: tuple[FunctionFacts, ...] = ()  # empty: none, or not recorded
 
 
 @frozen

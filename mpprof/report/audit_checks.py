@@ -116,7 +116,7 @@ def _is_on(each: MatrixWork, narrow: bool) -> bool:
 
 
 def _ratio(report: AuditReport, key: str, bound: float) -> Outcome:
-    if (why := _not_known(report.work)) is not None:
+    if (why := _not_known(report)) is not None:
         return Outcome(key, "unable", why)
     if report.custom:
         return Outcome(
@@ -137,12 +137,14 @@ def _ratio(report: AuditReport, key: str, bound: float) -> Outcome:
     return Outcome(key, "failed", f"{says}: {named}{more}")
 
 
-def _not_known(work: Sequence[MatrixWork]) -> str | None:
-    if not work:
-        return "where its products run is not known: give the card with --gpu"
-    if any(each.share is None for each in work):
+def _not_known(of: AuditReport | Kept) -> str | None:
+    if of.gpu is None:
+        return "where its products run is not known: no card was named: give --gpu NAME"
+    if not of.work:
+        return "no layer multiplies with weights, as far as is known"
+    if any(each.share is None for each in of.work):
         return "the shares of its layers are not known: the model states no shapes"
-    unknown = [each for each in work if each.unit == "unknown"]
+    unknown = [each for each in of.work if each.unit == "unknown"]
     return f"{unknown[0].layer}: {unknown[0].reason}" if unknown else None
 
 
@@ -153,9 +155,7 @@ def _on(work: Sequence[MatrixWork], narrow: bool) -> float:
 def _most(report: AuditReport, key: str, bound: float) -> Outcome:
     value = report.least_ns if key == "max_least_ns" else _peak(report.memory, report.policy)
     if value is None:
-        why = "give --gpu, --batch-size and a model that states its shapes"
-        if key != "max_least_ns" and report.batch_size is not None:
-            why = report.no_memory or _why_no_peak(report)
+        why = _why_no_least(report) if key == "max_least_ns" else _why_no_peak(report)
         return Outcome(key, "unable", f"not known: {why}")
     shown = quantities.format_ns if key == "max_least_ns" else quantities.format_bytes
     says = f"{shown(value)}, at most {shown(bound)}"
@@ -170,7 +170,22 @@ def _peak(memory: Sequence[AuditMemory], policy: str | None) -> float | None:
     return own[0].peak_bytes if own and not own[0].without_slots else None
 
 
+_NO_BATCH = "no batch size was given: give --batch-size N"
+
+
+def _why_no_least(report: AuditReport) -> str:
+    if report.gpu is None:
+        return "no card was named: give --gpu NAME" + ("" if report.batch_size else f"; {_NO_BATCH}")
+    if report.batch_size is None:
+        return _NO_BATCH
+    return _not_known(report) or f"the rates of {report.gpu} for these types are not known"
+
+
 def _why_no_peak(report: AuditReport) -> str:
+    if report.batch_size is None:
+        return _NO_BATCH
+    if report.no_memory:
+        return report.no_memory
     if any(each.policy == report.policy for each in report.memory):
         return "the optimizer's slots are not known: compile the model"
     return f"memory is not estimated under the policy {report.policy}"
@@ -191,10 +206,13 @@ def compare(report: AuditReport, kept: Kept) -> Iterator[Outcome]:
     them, a larger peak and a larger least time; `passed` where there is none."""
     if report.gpu != kept.gpu:
         yield Outcome(
-            "against", "unable", f"this audit is for {report.gpu or 'no card'}, the other for {kept.gpu}"
+            "against",
+            "unable",
+            f"this audit is for {report.gpu or 'no card'}, the kept one for {kept.gpu or 'no card'}: "
+            + (f"give --gpu {kept.gpu!r}" if kept.gpu else "keep one for a card with --gpu NAME"),
         )
         return
-    now, then = _not_known(report.work), _not_known(kept.work)
+    now, then = _not_known(report), _not_known(kept)
     if now or then:
         yield Outcome("against", "unable", now or f"the audit that was kept: {then}")
         return
@@ -242,7 +260,8 @@ def _more(report: AuditReport, kept: Kept) -> Iterator[Outcome]:
     for check, shown, now, then in pairs:
         if report.batch_size != kept.batch_size:
             if then is not None:
-                why = f"at batch {report.batch_size or 'not known'}, kept at {kept.batch_size or 'not known'}"
+                why = f"at batch {report.batch_size}" if report.batch_size else "no batch size was given"
+                why += f", and it was kept at {kept.batch_size}: give --batch-size {kept.batch_size}"
                 yield Outcome(check, "unable", why)
         elif now is not None and then is not None and now > then * (1 + SAME):
             largest = _grown(report.work, kept.work)

@@ -13,6 +13,7 @@ from mpprof.model.device import DeviceFacts, DeviceKind, Vendor
 from mpprof.model.run import (
     Ended,
     FitFacts,
+    FunctionFacts,
     LayerFacts,
     ModelFacts,
     OptimizerFacts,
@@ -154,6 +155,18 @@ def _model(record: Json) -> ModelFacts:
         class_name=bounded.name(record, "class"),
         train_step=bounded.name(record, "train_step"),
         trainable_parameters=bounded.whole(record, "trainable_parameters"),
+        functions=_each(record, "functions", _function, limits.MOST_LAYERS),
+    )
+
+
+def _function(record: Json) -> FunctionFacts:
+    return FunctionFacts(
+        name="/".join((bounded.name(record, "name") or "").split("/")[: limits.DEEPEST_LAYER]),
+        class_name=bounded.name(record, "class") or "",
+        module=bounded.name(record, "module"),
+        takes=_names(record.get("takes")) or (),
+        output_shape=bounded.shape(record.get("output_shape")),
+        output_dtype=bounded.name(record, "output_dtype"),
     )
 
 
@@ -180,6 +193,7 @@ def _layer(record: Json) -> LayerFacts:
         base=bounded.name(record, "base"),
         trainable=_bool(record, "trainable"),
         inbound=_names(record.get("inbound")),
+        takes=_names(record.get("takes")),
     )
 
 

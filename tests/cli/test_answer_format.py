@@ -22,6 +22,9 @@ RUNS = (
 )
 
 
+FIGURES = ("step_ns", "baseline_step_ns", "after_remedies_ns", "speedup", "tensor_core_ratio")
+
+
 def answered(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[str, Any]:
     assert main(["report", *options, "--format", "answer"]) == 0
     printed = capsys.readouterr().out
@@ -42,6 +45,10 @@ def test_it_is_small_and_its_figures_are_those_of_the_report(
         key: facts[key] for key in ("step_ns", "baseline_step_ns", "after_remedies_ns")
     }
     assert found["speedup"] == facts["observed"]
+    nulls = [key for key in FIGURES if found[key] is None]
+    nulls += ["answer.code"] if found["answer"]["code"] is None else []
+    assert set(found["absent"]) == set(nulls)
+    assert "not known" not in found["absent"].values()
     kept = ("code", "slug", "gain_ns_per_step")
     assert found["causes"] == [{key: cause[key] for key in kept} for cause in facts["causes"][:4]]
     assert (found["not_judged"], found["schema"]) == (len(whole["unable"]), "mpprof.answer/1")

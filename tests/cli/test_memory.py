@@ -97,7 +97,7 @@ def test_what_was_live_is_not_known_without_events(mpprof: Mpprof, tmp_path: Pat
     ("sample", "said"),
     [
         ("v100-convnet-float32", "but TensorFlow not with TF_GPU_ALLOCATOR=cuda_malloc_async"),
-        ("recorded-cpu-float32", "see what training will take with mpprof memory MODEL --batch N"),
+        ("recorded-cpu-float32", "see what training will take with mpprof memory MODEL --batch-size N"),
     ],
 )
 def test_a_bare_trace_without_events_says_what_would_have_them(
@@ -152,20 +152,28 @@ def test_a_forecast_of_several_cards_has_each(mpprof: Mpprof) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [("--batch", text) for text in ("1e20", "0", "-1", "1.5", "nan", "", "10" * 10, "9" * 5000)],
+    [("--batch-size", text) for text in ("1e20", "0", "-1", "1.5", "nan", "", "10" * 10, "9" * 5000)],
 )
 @pytest.mark.parametrize("command", ["memory", "forecast", "audit"])
 def test_what_is_not_a_batch_is_one_clear_error(
     mpprof: Mpprof, command: str, options: tuple[str, str]
 ) -> None:
-    option = "--batch-size" if command == "audit" else "--batch"
-    done = mpprof(
-        command, MIXED, f"{option}={options[1]}", *(["--card", "v100"] if command != "audit" else [])
-    )
+    done = mpprof(command, MIXED, f"{'='.join(options)}", *(["--card", "v100"] if command != "audit" else []))
     assert done.code == 2
     (line,) = done.err.splitlines()
     assert "is not a batch: give a whole number of examples from 1 to 1,000,000,000" in line
     assert len(line) < 200
+
+
+def test_the_batch_has_one_name_and_memory_takes_its_old_one(mpprof: Mpprof) -> None:
+    """In `audit` that name is a sample batch's, in a file."""
+    sizes = [
+        json.loads(mpprof("memory", MIXED, option, "48", "--format", "json").out)["batch"]
+        for option in ("--batch-size", "--batch")
+    ]
+    assert sizes == [48, 48]
+    done = mpprof("audit", MIXED, "--batch", "48")
+    assert (done.code, "--batch-size 48" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -403,6 +403,19 @@ def test_a_card_that_cannot_be_forecast_does_not_stop_the_others() -> None:
         forecasting._cards(["K80"])
 
 
+def test_a_row_says_which_layers_have_another_policy_in_16_bits_than_its_own() -> None:
+    case = next(each for each in CASES if (each.model, each.policy) == ("dense", "mixed_float16"))
+    compiled = stored(case)
+    model = facts_of({"run_id": "forecast", "model": compiled.result["model"]}).model
+    assert model is not None
+    first = next(at for at, each in enumerate(model.layers) if each.parameters)
+    other = replace(model.layers[first], dtype_policy="mixed_bfloat16")
+    mixed = replace(model, layers=(*model.layers[:first], other, *model.layers[first + 1 :]))
+    said = "what mixed_float16 in all layers would bring: some set a policy of their own, mixed_bfloat16"
+    assert judged(compiled, case.card, mixed).unknown[0] == f"{said} ({other.name})"
+    assert not any(said in each for each in judged(compiled, case.card, model).unknown)
+
+
 def test_float32_is_what_the_card_runs_by_default_and_the_other_stands_beside_it() -> None:
     """On an H100 the products of float32 run as TF32; without it, on ordinary arithmetic, they take longer."""
     case = "convnet-h100-mixed_float16-32"

@@ -120,7 +120,9 @@ def trained(folder: Path) -> None:
     inputs = keras.Input((None, 16) if varying else (16,))
     model = keras.Sequential([inputs, layers.Dense(32), *pooled, layers.Dense(1)])
     several = 4 if kind == "4 steps a call" else 1
-    jit = True if varying and keras.backend.backend() != "torch" else "auto"  # dynamo would compile each length
+    jit = (
+        True if varying and keras.backend.backend() != "torch" else "auto"
+    )  # dynamo would compile each length
     model.compile("sgd", "mse", steps_per_execution=several, jit_compile=jit)
     given: dict[str, Any]
     match kind:

@@ -136,10 +136,9 @@ def test_a_map_of_policies_is_read_layer_by_layer() -> None:
     report = judging.audit(run, device_peaks.find("A100"))
     at = {each.layer.rpartition("/")[2]: each.precision for each in report.work}
     assert at == {"a": "bf16", "b": "tf32"}
-    on_t4 = judging.audit(run, device_peaks.find("T4")).notes[0]
-    assert on_t4.code == "MP804"
-    assert "inner/a " in on_t4.reason
-    assert "inner/b" not in on_t4.reason
+    on_t4 = judging.audit(run, device_peaks.find("T4")).notes
+    assert (on_t4[0].code, on_t4[0].layer) == ("MP804", "inner/a")
+    assert "inner/b" not in {note.layer for note in on_t4}
 
 
 @pytest.mark.parametrize(
@@ -220,3 +219,86 @@ def test_advice_for_an_output_keeps_the_shape_that_the_labels_have() -> None:
         if kept:
             exec(remedy, names)
             assert names["x"].shape == (None, 300)
+
+
+def functional(given: Any, value: Any) -> Run:
+    made = keras.Model(given, value)
+    made.compile("adam", "mse")
+    return untrained.run_of(made, 32)
+
+
+def test_a_model_without_matrix_work_is_told_no_policy() -> None:
+    """Lookups, pooling and sums; with a product of two tensors, or of a class of one's own, it is not said."""
+    words = keras.Input((32,), dtype="int32")
+    value = layers.GlobalAveragePooling1D()(layers.Embedding(1000, 64)(words))
+    for card in ("A100", None):
+        said = str(judging.audit(functional(words, value), device_peaks.find(card) if card else None))
+        assert "No layer of this model multiplies matrices" in said
+        assert "First of all" not in said
+        assert "Nothing was found" not in said
+    product = keras.ops.matmul(keras.ops.expand_dims(value, 1), keras.ops.expand_dims(value, 2))
+    assert judging.audit(functional(words, product)).multiplies is True
+    assert judging.audit(functional(words, layers.Lambda(lambda x: x @ x)(value))).multiplies is None
+
+
+def dense(*policies: str, quantised: str | None = None) -> Run:
+    keras.config.set_dtype_policy(policies[0])
+    value = given = keras.Input((256,))
+    for at, policy in enumerate(policies):
+        value = layers.Dense(256, dtype=policy, name=f"d{at}")(value)
+    made = keras.Model(given, layers.Activation("linear", dtype="float32")(value))
+    keras.config.set_dtype_policy("float32")
+    if quantised:
+        for layer in made.layers[1:-1]:
+            layer.quantize(quantised)
+    made.compile("adam", "mse")
+    return untrained.run_of(made, 4096)
+
+
+@pytest.mark.parametrize("card", ["T4", "A100"])
+def test_whole_numbers_are_neither_cleared_nor_told_a_policy(card: str) -> None:
+    report = judging.audit(dense("float32", "float32", quantised="int8"), device_peaks.find(card))
+    said = str(report)
+    assert "Quantised to int8: d0, d1." in said
+    assert "First of all" not in said
+    assert "Nothing was found" not in said
+    assert report.mixed == {"T4": "mixed_float16", "A100": "mixed_bfloat16"}[card]
+
+
+@pytest.mark.parametrize(
+    ("card", "policy", "advised"),
+    [
+        ("V100", "float32", "mixed_float16"), ("T4", "mixed_bfloat16", "mixed_float16"),
+        ("RTX 3090", "mixed_float16", "mixed_float16"), ("RTX 3090", "float32", "mixed_bfloat16"),
+        ("A100", "mixed_bfloat16", "mixed_bfloat16"), ("MI300X", "mixed_bfloat16", "mixed_bfloat16"),
+    ],
+)  # fmt: skip
+def test_without_float8_products_a_policy_is_advised_that_the_card_has_units_for(
+    card: str, policy: str, advised: str
+) -> None:
+    report = judging.audit(dense(policy, policy, quantised="float8"), device_peaks.find(card))
+    (note,) = (note for note in report.notes if note.code == "MP808")
+    assert f'("{advised}")' in note.remedy
+    assert 'without model.quantize("float8")' in note.remedy
+
+
+@pytest.mark.parametrize(("card", "code"), [("P100", "MP801"), ("K80", "MP801"), ("GTX 1660 Ti", "MP802")])
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_without_matrix_units_float8_is_left_out_too(card: str, code: str, policy: str) -> None:
+    (note,) = judging.audit(dense(policy, policy, quantised="float8"), device_peaks.find(card)).notes
+    assert (note.code, note.severity) == (code, "warning")
+    assert "rounding d0, d1 to float8 comes on top" in note.reason
+    assert 'without model.quantize("float8")' in note.remedy
+    assert ('("float32")' in note.remedy) is (policy != "float32")
+
+
+def test_of_unequal_policies_each_layer_is_judged_and_mended_by_its_own() -> None:
+    half = ("mixed_float16", "mixed_float16", "mixed_bfloat16")
+    report = judging.audit(dense(*half), device_peaks.find("T4"))
+    assert [(each.unit, each.precision) for each in report.work] == [
+        *[("tensor_core", "fp16")] * 2, ("cuda_core", "fp32"),
+    ]  # fmt: skip
+    (note,) = report.notes
+    assert (note.code, note.layer) == ("MP804", "d2")
+    assert 'dtype="mixed_float16"' in note.remedy.replace("'", '"')
+    assert "policy mixed_float16 (mixed_bfloat16 in 1 of the 3 layers that multiply)" in str(report)

@@ -103,6 +103,32 @@ def test_what_cannot_be_judged_is_unable(tmp_path: Path) -> None:
     assert {each.verdict for each in found} == {"unable"}
 
 
+@pytest.mark.parametrize(
+    ("given", "bound", "missing", "not_missing"),
+    [
+        ({"gpu": "H100"}, "max_least_ns = 1", ("--batch-size N",), ("--gpu", "shapes")),
+        ({"gpu": "H100"}, "max_peak_memory_bytes = 1", ("--batch-size N",), ("--gpu", "shapes")),
+        ({"batch_size": 8}, "max_least_ns = 1", ("--gpu NAME",), ("--batch-size", "shapes")),
+        ({}, "max_least_ns = 1", ("--gpu NAME", "--batch-size N"), ()),
+        ({"batch_size": 8}, "min_16_bit_ratio = 0.5", ("--gpu NAME",), ("--batch-size",)),
+    ],
+)
+def test_the_gate_names_the_option_that_is_missing_and_no_other(
+    given: dict[str, Any], bound: str, missing: tuple[str, ...], not_missing: tuple[str, ...], tmp_path: Path
+) -> None:
+    (found,) = audit_checks.judge(mpprof.audit(model(), **given), audit_checks.read(bounds(tmp_path, bound)))
+    assert found.verdict == "unable"
+    assert all(option in found.text for option in missing)
+    assert not any(option in found.text for option in not_missing)
+
+
+def test_against_a_kept_audit_the_card_and_the_batch_to_give_are_named() -> None:
+    (other,) = audit_checks.compare(report(gpu="A100"), kept(report()))
+    assert other.text.endswith(f"give --gpu {report().gpu!r}")
+    bare = audit_checks.compare(mpprof.audit(model(), gpu="H100"), kept(report()))
+    assert {each.text.partition(": ")[2] for each in bare} == {"give --batch-size 64"}
+
+
 def test_memory_of_custom_layers_is_a_lower_bound(tmp_path: Path) -> None:
     """It can break a bound; that it keeps one is not known."""
     memory = tuple(replace(each, custom_layers=True) for each in report().memory)

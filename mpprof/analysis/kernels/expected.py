@@ -134,6 +134,14 @@ def _ordinary(own: Precision, card: DeviceFacts) -> Precision:
     return "fp32" if early and device_peaks.vendor(card) in MAYBE_NVIDIA else own
 
 
+def emulates_bfloat16(card: DeviceFacts | None) -> bool:
+    """Return whether the card is known to have no units for bfloat16, which others of its vendor have."""
+    capability = card.compute_capability if card is not None else None
+    return card is not None and bool(
+        capability and capability < BF16_SINCE and device_peaks.vendor(card) in MAYBE_NVIDIA
+    )
+
+
 def multiplies_float8(card: DeviceFacts) -> bool | None:
     """Return whether the card's matrix units multiply the float8 types that Keras uses; None: not known."""
     if device_peaks.has_matrix_units(card) is False:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mpprof.model.run import LayerFacts, RunFacts
+from mpprof.model.run import LayerFacts, ModelFacts, RunFacts
 
 _MATRIX = frozenset((
     "Dense", "EinsumDense", "Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose",
@@ -14,6 +14,12 @@ _MATRIX = frozenset((
     "ConvLSTM3D", "MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention",
     "ReversibleEmbedding",
 ))  # fmt: skip
+PRODUCTS = frozenset(
+    ("Matmul", "Dot", "Tensordot", "Einsum", "Inner", "Conv", "DepthwiseConv", "ConvTranspose")
+)
+"""Functions of `keras.ops` that multiply matrices or convolve."""
+ATTENTION = "DotProductAttention"
+"""The function that multiplies queries with keys, and the result with values."""
 _NORM = frozenset((
     "BatchNormalization", "LayerNormalization", "GroupNormalization", "UnitNormalization",
     "RMSNormalization", "SpectralNormalization",
@@ -38,6 +44,26 @@ def _is(layer: LayerFacts, kinds: frozenset[str]) -> bool:
 def is_matrix(layer: LayerFacts) -> bool:
     """Return whether the layer's main work is matrix multiplication or convolution."""
     return _is(layer, _MATRIX)
+
+
+def multiplies(model: ModelFacts) -> bool | None:
+    """Return whether any layer or function of a model multiplies matrices or convolves; None: not known, as
+    the model runs code of its own, or states no layers."""
+    functions = {each.class_name for each in model.functions}
+    if any(is_matrix(layer) or layer.kind == "Dot" for layer in model.layers):
+        return True
+    if functions & {*PRODUCTS, ATTENTION}:
+        return True
+    own = any(
+        layer.kind in ("Lambda", "TFOpLambda") or (_is_own(layer.module) and layer.base is None)
+        for layer in model.layers
+    )
+    own = own or any(_is_own(each.module) for each in model.functions)
+    return None if own or not model.outputs else False
+
+
+def _is_own(module: str | None) -> bool:
+    return module not in ("keras", "tf_keras")
 
 
 def is_norm(layer: LayerFacts) -> bool:

@@ -324,7 +324,9 @@ CARD = (
             when=when, unless=unless,
         )
         for policy, when, unless in (
-            ("mixed_bfloat16", (), (its.lacks_bfloat16,)), ("mixed_float16", (its.lacks_bfloat16,), ()),
+            ("mixed_bfloat16", (), (its.lacks_bfloat16, its.in_float16)),
+            ("mixed_float16", (its.lacks_bfloat16,), ()),
+            ("mixed_float16", (its.in_float16,), (its.lacks_bfloat16,)),
         )
     ),
     Row("MP808", TORCH, "leave the conversion to float8 (torchao, TransformerEngine) out on this card"),

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from mpprof.analysis.kernels import device_peaks
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
+from mpprof.diagnosis.shared import float8
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, short_name
@@ -75,8 +76,8 @@ def check_model(model: Untrained) -> Iterator[Note]:
         else "float32 is right here: 16 bits would save memory and make no product faster"
     )
     name = card.name or (f"a GPU of {card.architecture}" if card.architecture else "this GPU")
-    yield Note(
-        "warning" if half else "info", None, f"{name} has no matrix units: {gains}", model.snippet(CODE)
+    yield float8.without_units(
+        model, f"{name} has no matrix units: {gains}", model.snippet(CODE), half=bool(half)
     )
 
 

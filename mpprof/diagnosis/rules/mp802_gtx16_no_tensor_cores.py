@@ -39,6 +39,7 @@ from mpprof.diagnosis.outcomes import (
     Unable,
     need,
 )
+from mpprof.diagnosis.shared import float8
 from mpprof.diagnosis.signals import HALF_DTYPES, Signals
 from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.device import MAYBE_NVIDIA, short_name
@@ -93,9 +94,7 @@ def check_model(model: Untrained) -> Iterator[Note]:
         if half
         else "float32 is right here: 16 bits would save memory and hardly any time"
     )
-    yield Note(
-        "warning" if half else "info",
-        None,
-        f"{card.name or 'this card'} has no Tensor Cores, although its compute capability is 7.5: {gains}",
-        model.snippet(CODE),
+    reason = (
+        f"{card.name or 'this card'} has no Tensor Cores, although its compute capability is 7.5: {gains}"
     )
+    yield float8.without_units(model, reason, model.snippet(CODE), half=bool(half))

@@ -72,8 +72,13 @@ def check_model(model: Untrained) -> Iterator[Note]:
     major, minor = card.compute_capability
     units = device_peaks.has_tensor_cores(card) is not False
     reason = (
-        f"{evidence.listed([f.name for f in layers])} would be emulated on {card.name or 'this GPU'} "
-        f"(compute capability {major}.{minor}), slower than float32: units for bfloat16 begin at 8.0"
+        f"would be emulated on {card.name or 'this GPU'} (compute capability {major}.{minor}), slower than "
+        "float32: units for bfloat16 begin at 8.0"
     )
+    if units and model.policy and "bfloat16" not in model.policy:  # by policies of their own
+        for layer in layers:
+            yield Note("error", layer.name, reason, model.changed(layer, dtype="mixed_float16")[1])
+        return
+    reason = f"{evidence.listed([f.name for f in layers])} {reason}"
     remedy = model.snippet(CODE) if units else f'{model.signals.words["set_policy"]}("float32")'
     yield Note("error" if units else "warning", None, reason, remedy)

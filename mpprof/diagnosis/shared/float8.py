@@ -15,6 +15,7 @@ from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import NO_GPU, NotApplicable, known, need
 from mpprof.diagnosis.remedies import frameworks
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.device import DevicePeaks
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ratio
@@ -33,6 +34,7 @@ and written twice in 8: as it is, and transposed, because cuBLAS reads both oper
 one read and two writes is our judgement."""
 _PRODUCTS = 6.0
 """FLOP of a training step for each multiplication: two, forward and for both gradients."""
+_WITHOUT = 'model = build_model()  # without model.quantize("float8")'
 _USUAL = "NVIDIA H100 80GB HBM3"
 
 
@@ -65,6 +67,16 @@ class Product:
     def whole(self) -> bool:
         """Whether all three sizes are known."""
         return len(self.sizes) == 3
+
+
+def without_units(model: Untrained, reason: str, code: str, *, half: bool) -> Note:
+    """Return what a card without matrix units means for a model: `half` whether its products are in 16 bits.
+    Rounding to float8 comes on top, and is left out first."""
+    names = [layer.name for layer in layers_of(model.layers)]
+    if names:
+        reason += f"; rounding {evidence.listed(names)} to float8 comes on top"
+        code = "\n".join(filter(None, (code, _WITHOUT)))
+    return Note("warning" if half or names else "info", None, reason, code)
 
 
 def layers_of(layers: Sequence[LayerFacts]) -> tuple[LayerFacts, ...]:

@@ -88,7 +88,7 @@ class _Pass:
             if at in seen:
                 continue
             seen.add(at)
-            if self.compiled and one.cheap and one.inputs and at not in self._written:
+            if self.compiled and one.cheap and not one.costly and one.inputs and at not in self._written:
                 waiting.extend(one.inputs)
             elif one.inputs:  # what has no inputs is the batch, which is counted as such
                 found.add(at)

@@ -14,8 +14,9 @@ from typing import Any
 
 from mpprof.analysis.layers import flops, kinds
 from mpprof.errors import UnableError
+from mpprof.forecasts.memory import functions
 from mpprof.model.frozen import frozen
-from mpprof.model.run import LayerFacts, ModelFacts
+from mpprof.model.run import FunctionFacts, LayerFacts, ModelFacts
 from mpprof.tensors import HALF, WIDTHS
 
 
@@ -38,10 +39,10 @@ class Operation:
 
     `keeps` are the inputs that its gradient needs, by their place among all operations, `keeps_output`
     whether it needs what it gave. `cheap`: it works element by element, so that a compiler computes it again
-    rather than keep it. `in_memory`: it reads its inputs from memory and does not take them from a fusion.
-    `renamed`: it gives its input in another shape, without a copy. `held` is kept for its gradient alone,
-    `passing` is there while its gradient is computed. `in_place`: it writes the gradient of what
-    it takes in its place.
+    rather than keep it, unless it is `costly`. `in_memory`: it reads its inputs from memory and does not take
+    them from a fusion. `renamed`: it gives its input in another shape, without a copy. `held` is kept for its
+    gradient alone, `passing` is there while its gradient is computed. `in_place`: it writes the gradient of
+    what it takes in its place.
     """
 
     layer: str
@@ -52,6 +53,7 @@ class Operation:
     keeps: tuple[int, ...] = ()
     keeps_output: bool = False
     cheap: bool = False
+    costly: bool = False
     in_memory: bool = False
     renamed: bool = False
     trains: bool = False
@@ -96,7 +98,7 @@ class Machine:
 @frozen
 class Graph:
     """The operations in forward order. `unknown` says of which layers an assumption was made; `custom` names
-    the layers of no known kind, counted as keeping their input and nothing else."""
+    the layers and functions of no known kind, counted as keeping their input and nothing else."""
 
     operations: tuple[Operation, ...]
     unknown: tuple[str, ...]
@@ -116,7 +118,11 @@ class _Builder:
         self.operations: list[Operation] = []
         self.unknown: list[str] = []
         self.custom: list[str] = []
-        self.results: dict[str, int] = {}  # by layer, the operation that gives what it returns
+        self.functions = {each.name: each for each in model.functions}  # those that nothing has asked for
+        self.results: dict[str, int] = {}  # by layer or function, the operation that gives what it returns
+        self.rows: dict[int, int] = {}  # by operation, the rows that one example has of it, where not one
+        self.times = 1  # the rows of one example in what the layer at hand takes
+        self.needs: list[bool] = []  # by operation, whether a gradient flows through it
         self.within: str | None = None
 
     def built(self) -> Graph:
@@ -148,7 +154,8 @@ class _Builder:
 
     def _inputs(self, layer: LayerFacts, last: int | None) -> tuple[int, ...]:
         prefix = layer.name.rpartition("/")[0]
-        found = [self._result(f"{prefix}/{name}" if prefix else name) for name in layer.inbound or ()]
+        names = layer.inbound if layer.takes is None else layer.takes
+        found = [self._result(f"{prefix}/{name}" if prefix else name) for name in names or ()]
         known = tuple(at for at in found if at is not None)
         if known or layer.inbound == () or last is None:
             return known
@@ -158,10 +165,35 @@ class _Builder:
         return (last,)  # nothing states the graph: one after the other
 
     def _result(self, name: str) -> int | None:
+        inside = f"{name}/"
+        if name in self.functions:
+            self._make(name)
         if name in self.results:
             return self.results[name]
-        within = [at for key, at in self.results.items() if key.startswith(f"{name}/")]
+        for key in [key for key in self.functions if key.startswith(inside)]:
+            self._make(key)
+        within = [at for key, at in self.results.items() if key.startswith(inside)]
         return within[-1] if within else None
+
+    def _make(self, name: str) -> None:
+        """Add the operations of a function, and before it those of the functions that it takes."""
+        waiting, begun = [name], set[str]()
+        while waiting:
+            name = waiting[-1]
+            function = self.functions.get(name)
+            prefix = f"{name.rpartition('/')[0]}/" if "/" in name else ""
+            taken = [f"{prefix}{one}" for one in function.takes] if function else []
+            missing = [one for one in taken if one in self.functions and one not in begun]
+            begun.add(name)
+            if missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            if function is not None and name in self.functions:
+                del self.functions[name]
+                found = [self._result(one) for one in taken]
+                inputs = [at for at in found if at is not None]
+                self.results[name] = self._function(function, inputs)
 
     def _ends(self, last: int) -> Sequence[int]:
         named = [self._result(each.layer) for each in self.model.outputs]
@@ -176,7 +208,14 @@ class _Builder:
         keeps = more.pop("keeps", False)
         keeps = tuple(inputs) if keeps else ()
         self.operations.append(Operation(name, what, elements, dtype, tuple(inputs), keeps, **more))
-        return len(self.operations) - 1
+        at = len(self.operations) - 1
+        self.needs.append(bool(more.get("trains")) or any(self.needs[one] for one in inputs))
+        if (rows := self._rows_of(inputs)) > 1:
+            self.rows[at] = rows
+        return at
+
+    def _rows_of(self, inputs: Sequence[int]) -> int:
+        return max((self.rows.get(at, 1) for at in inputs), default=1)
 
     def _cast(self, layer: LayerFacts, at: int, dtype: str) -> int:
         """Return the input in the layer's type: Keras casts an input of another floating type (autocast)."""
@@ -202,6 +241,7 @@ class _Builder:
         return self._add(
             layer, text, given.elements, given.dtype, at,
             keeps=needs == "input", keeps_output=needs == "output", cheap=True, held=held,
+            costly=text in _COSTLY,
         )  # fmt: skip
 
     def _loss(self, at: int) -> None:
@@ -221,7 +261,7 @@ class _Builder:
 
     def _expanded(self, layer: LayerFacts, inputs: tuple[int, ...]) -> int:
         """Add a layer's operations; returns the one that gives its result."""
-        kind = layer.kind
+        kind, self.times = layer.kind, self._rows_of(inputs)
         if kind in ("TimeDistributed", "Bidirectional", "SpectralNormalization", "Wrapper"):
             return self._wrapped(layer, inputs)
         if kinds.is_entry(layer) or not inputs:
@@ -237,6 +277,30 @@ class _Builder:
         if kinds.is_matrix(layer) and (kinds.is_convolution(layer) or kind in ("Dense", "EinsumDense")):
             return self._product(layer, given, dtype)
         return self._plain(layer, given, dtype)
+
+    def _function(self, function: FunctionFacts, inputs: Sequence[int]) -> int:
+        """Return the result of a function between layers, which counts as the layer that does the same. It
+        may join the batch with another axis, so that one example has several rows."""
+        given = tuple(dict.fromkeys(inputs))
+        dtype = functions.dtype_of(function, [self.operations[at].dtype for at in given])
+        shape = functions.shape_of(function)
+        layer = LayerFacts(function.name, function.class_name, dtype, None, dtype, output_shape=shape)
+        alike = functions.as_layer(function, dtype, len(inputs))
+        self.times = self._rows_of(given)
+        elements = self._size(layer)
+        if alike is not None and alike.kind == "Reshape" and given:
+            whole = self.operations[given[0]].elements
+            at = self._add(layer, "output", whole, dtype, given[0], cheap=True, renamed=True)
+            self.rows[at] = max(1, whole * self.times // max(1, elements))
+            return at
+        if alike is not None and given:
+            return self._plain(alike, given, dtype)
+        kind = function.class_name if function.module == "keras" else ""
+        if kind == kinds.ATTENTION and len(given) > 2:
+            return self._between_heads(layer, given, elements)
+        if kind not in kinds.PRODUCTS and any(self.needs[at] for at in given):
+            self.custom.append(function.name)
+        return self._add(layer, "output", elements, dtype, *given, keeps=True, in_memory=True)
 
     def _entry(self, layer: LayerFacts, inputs: tuple[int, ...]) -> int:
         dtype = layer.output_dtype or layer.compute_dtype or "float32"
@@ -303,6 +367,17 @@ class _Builder:
             held=tuple(held),
         )
         return self._add(layer, "output", self._size(layer), dtype, at, **heavy)
+
+    def _between_heads(self, layer: LayerFacts, given: tuple[int, ...], elements: int) -> int:
+        """Return the result of `keras.ops.dot_product_attention`: of (batch, positions, heads, features)."""
+        dtype, (heads, width) = layer.compute_dtype or "float32", (1, *_dims(layer.output_shape))[-2:]
+        rows = elements // max(1, width)
+        scores = rows * (self.operations[given[1]].elements // max(1, heads * width))
+        held = [Held("scores", "float32", scores), Held("probabilities", dtype, scores)]
+        if self._fused(width, dtype):
+            held = [Held("row sums", "float32", rows)]
+        heavy = {"keeps": True, "in_memory": True, "held": tuple(held)}
+        return self._add(layer, "attention", elements, dtype, *given, **heavy)
 
     def _fused(self, width: int, dtype: str) -> bool:
         """Return whether Keras takes a fused kernel: on JAX cuDNN's, in 16 bits from compute capability 8.0
@@ -380,7 +455,7 @@ class _Builder:
             return self._add(layer, "output", elements, dtype, *given, cheap=True, renamed=True)
         rule = _RULES.get(kind)
         if rule is None:
-            if layer.module not in ("keras", "tf_keras") or kind == "Lambda":
+            if layer.module not in ("keras", "tf_keras") or kind in ("Lambda", "TFOpLambda"):
                 self.custom.append(layer.name)
             rule = "keeps"
         return self._add(
@@ -418,7 +493,7 @@ class _Builder:
                     next="Build the model with a fixed input shape",
                 )
             total += math.prod(sizes)
-        return total
+        return total * self.times
 
 
 def _dims(shape: Any) -> list[int]:
@@ -492,6 +567,10 @@ _ACTIVATIONS: Mapping[str, tuple[str, int]] = {
 and `sigmoid_backward` the output. JAX's `relu` asks for the sign of its input (the `custom_jvp` of
 `jax.nn.relu`): see `_Builder._activation`. GELU and SiLU are products of the input with a function of it,
 which is kept, too."""
+_COSTLY = frozenset(("sigmoid", "tanh", "exponential", "elu", "selu"))
+"""What XLA does not compute twice: `InstructionFusion::IsExpensive` (xla/service/instruction_fusion.cc) names
+exponentials, the logistic function and the hyperbolic tangent. A softmax is none of these rows: the recorded
+transformers (docs/memory.md) fit only if its result is computed again."""
 _ACTIVATION_LAYERS = {
     "ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu", "PReLU": "leaky_relu", "Softmax": "softmax",
     "ThresholdedReLU": "relu",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mpprof.analysis.kernels import expected
 from mpprof.analysis.layers import flops, kinds
 from mpprof.analysis.layers.kinds import takes_cudnn
 from mpprof.analysis.memory import states
@@ -29,8 +30,8 @@ GIVE_A_MODEL = (
 """What to do where there is something else."""
 _NAMED = 3
 _OF_CUSTOM_LAYERS = (
-    "what custom layers keep beyond their input ({}): the peak is at least what is shown, and no largest "
-    "batch is stated; with --compile, XLA's own assignment has all of it"
+    "what custom layers and functions keep beyond their input ({}): the peak is at least what is shown, and "
+    "no largest batch is stated; with --compile, XLA's own assignment has all of it"
 )
 FILL_RATIO = 0.9
 """What a training may fill of a card: the rest is the driver's, the libraries' and the allocator's own."""
@@ -78,6 +79,10 @@ def forecast(
         unknown[f"what {len(narrow)} float8 layers keep in 8 bits, beside the 16 bits that are counted"] = (
             None
         )
+    if whole := [layer.name for layer in expected.multiplying(facts.model.layers) if _is_whole(layer)]:
+        unknown[
+            f"what layers of whole numbers keep ({first_of(whole, _NAMED)}): counted as if they were trained"
+        ] = None
     if any(one.slots_bytes is None for one in runs):
         why = f"of {own.optimizer}" if own and own.optimizer else "as the model is not compiled"
         unknown[
@@ -89,7 +94,7 @@ def forecast(
         card,
         card_bytes,
         tuple(runs),
-        _assumed(run, machine),
+        _assumed(run, machine, facts.model),
         tuple(unknown),
     )
 
@@ -183,15 +188,27 @@ def _compiles_by_default(run: Run) -> bool:
 
 def under(model: ModelFacts, policy: str) -> ModelFacts:
     """Return the model under another policy: its layers of the policy that most with weights have get the new
-    one, of two as frequent the one in 16 bits; a layer of another policy, such as a float32 output, keeps
-    it. A quantised layer counts as one of the policy that it was quantised from."""
-    types = _types(policy)
+    one, of two as frequent the one in 16 bits, and so do all other layers in 16 bits; a float32 layer among
+    those, such as an output, keeps its own. A quantised layer counts as one of the policy that it was
+    quantised from."""
+    types, moved = _types(policy), {_main(model), *_narrow(model)}
+    return replace(
+        model,
+        layers=tuple(_under(one, *types) if _unquantised(one) in moved else one for one in model.layers),
+    )
+
+
+def _main(model: ModelFacts) -> str | None:
+    """Return the policy that most layers with weights have."""
     inside = [layer for layer in model.layers if layer.kind != "InputLayer"]
     names = Counter(_unquantised(layer) for layer in [one for one in inside if one.parameters] or inside)
-    main = max(names, key=lambda name: (names[name], name != "float32")) if names else None
-    return replace(
-        model, layers=tuple(_under(one, *types) if _unquantised(one) == main else one for one in model.layers)
-    )
+    return max(names, key=lambda name: (names[name], name != "float32")) if names else None
+
+
+def _narrow(model: ModelFacts) -> set[str]:
+    """Return the policies of 16 bits that layers with weights have."""
+    names = (_unquantised(layer) for layer in model.layers if layer.parameters)
+    return {name for name in names if name and name.removeprefix("mixed_") in HALF}
 
 
 def _unquantised(layer: LayerFacts) -> str | None:
@@ -263,8 +280,13 @@ def _copies(model: ModelFacts) -> int:
         2 * (layer.parameters or 0)
         for layer in model.layers
         if kinds.is_matrix(layer) and not kinds.is_attention(layer) and not flops.repeats(layer, by_name)
-        and layer.compute_dtype in HALF and layer.variable_dtype not in HALF
+        and layer.compute_dtype in HALF and layer.variable_dtype not in HALF and not _is_whole(layer)
     )  # fmt: skip
+
+
+def _is_whole(layer: LayerFacts) -> bool:
+    """Return whether a layer multiplies whole numbers, of which it makes no copy in 16 bits."""
+    return layer.quantized not in (None, "float8")
 
 
 def _largest(found: backward.Backward, batch: int) -> tuple[KeptBytes, ...]:
@@ -275,13 +297,16 @@ def _largest(found: backward.Backward, batch: int) -> tuple[KeptBytes, ...]:
     return tuple(KeptBytes(*name, size) for name, size in ordered if size)
 
 
-def _assumed(run: Run, machine: Machine) -> tuple[str, ...]:
+def _assumed(run: Run, machine: Machine, model: ModelFacts) -> tuple[str, ...]:
     how = "compiled by XLA" if machine.compiled else "op by op, without XLA"
     fit = run.last_fit
     if machine.backend == "tensorflow" and fit and fit.jit_compile is False and not _ran_on_a_gpu(run):
         how += ", as Keras decides by default on a GPU (recorded without one, where it never compiles)"
     trying = ", and what XLA takes to try algorithms as it compiles," if machine.compiled else ""
+    unlike = sorted({name for name in (_main(model), *_narrow(model)) if name})
+    one = f"all layers of {' and '.join(unlike)} are under the one policy that is named"
     return (
+        *([one] if len(unlike) > 1 else []),
         f"the step runs on {machine.backend}, {how}",
         "all gradients of parameters are there at once",
         f"libraries' workspaces, copies in another layout and the allocator's rounding{trying} are not "

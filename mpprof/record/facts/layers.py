@@ -55,6 +55,7 @@ def model_facts(model: Any, *, written: bool = False) -> Facts:
         "layers": layers,
         "layers_left_out": sum(1 for _ in found) or None,
         "outputs": _ask(lambda: [_output(tensor) for tensor in model.outputs]),
+        "functions": _ask(lambda: list(itertools.islice(_functions(model), MOST_LAYERS))) or None,
         "train_step": _train_step(model),
     }
     return known(facts)
@@ -158,8 +159,45 @@ def layer_facts(path: str, layer: Any) -> Facts:
         "supports_jit": getattr(layer, "supports_jit", None),
         "masked": _ask(lambda: _masked(layer)) or None,
         "inbound": _ask(lambda: inbound(layer)),
+        "takes": _ask(lambda: _takes(layer)),
     }
     return known(facts)
+
+
+def _functions(model: Any) -> Iterator[Facts]:
+    """Yield the functions of `keras.ops` between the layers of a functional model of Keras 3, and of those
+    inside it, under the names of the paths that layers have: what they take, and what they give."""
+    inside = ((f"{path}/", one) for path, one in walk(model) if hasattr(one, "operations"))
+    for prefix, one in (("", model), *inside):
+        for operation in getattr(one, "operations", ()):
+            if not hasattr(operation, "count_params"):
+                yield _function(prefix, operation)
+
+
+def _function(prefix: str, operation: Any) -> Facts:
+    facts: Facts = {
+        "name": f"{prefix}{operation.name}",
+        "class": type(operation).__name__,
+        "module": _package(type(operation)),
+        "takes": _taken(operation),
+        "output_shape": _ask(lambda: _shape(operation.output)),
+        "output_dtype": _ask(lambda: _dtype(operation.output)),
+    }
+    return known(facts)
+
+
+def _takes(layer: Any) -> list[str] | None:
+    """Return what a layer of a functional model takes, where functions of `keras.ops` are among it: the names
+    of layers and functions; else None."""
+    parents = [one for node in getattr(layer, "_inbound_nodes", ()) for one, _ in _parents(node)]
+    between = any(one is not None and not hasattr(one, "count_params") for one in parents)
+    return list(dict.fromkeys(_taken(layer))) if between else None
+
+
+def _taken(operation: Any) -> list[str]:
+    """Return the names of what an operation takes, in their order, twice what it takes twice."""
+    parents = [one for node in getattr(operation, "_inbound_nodes", ()) for one, _ in _parents(node)]
+    return [str(one.name) for one in parents if one is not None]
 
 
 def inbound(layer: Any) -> list[str] | None:

@@ -67,7 +67,7 @@ def _described(model: Any, *, symbolic: bool) -> Facts:
     with as_graph(model) if symbolic else nullcontext() as graph:
         facts = model_facts(model, written=True)
         stated = {} if graph is None else model_facts(graph, written=True)
-        return facts | {key: stated[key] for key in ("layers", "outputs") if key in stated}
+        return facts | {key: stated[key] for key in ("layers", "outputs", "functions") if key in stated}
 
 
 def _backend(model: Any) -> str:

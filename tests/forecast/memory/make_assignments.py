@@ -19,7 +19,7 @@ CARDS = ("v100", "a100", "h100")
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
 _LAYER = (
     "name", "class", "base", "module", "compute_dtype", "variable_dtype", "output_dtype", "dtype_policy", "config",
-    "input_shape", "output_shape", "parameters", "trainable", "inbound",
+    "input_shape", "output_shape", "parameters", "trainable", "inbound", "takes",
 )  # fmt: skip
 """What of a layer's record the forecast looks at."""
 

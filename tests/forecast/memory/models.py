@@ -7,6 +7,7 @@ from typing import Any
 BATCH = {
     "convnet": 128, "resnet": 64, "transformer": 16, "lstm": 128, "unet": 16,
     "vgg": 64, "perceptron": 8192, "subclassed_convnet": 128, "subclassed_encoder": 32, "subclassed_blocks": 32,
+    "attention_by_functions": 16, "gates_by_functions": 64, "mixer_by_functions": 32,
 }  # fmt: skip
 """Examples a step of each model."""
 
@@ -225,6 +226,80 @@ def subclassed_blocks() -> Any:
 
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return _called(Blocks(), (256,), "int32", loss)
+
+
+def attention_by_functions() -> Any:
+    """Three blocks of a decoder whose attention is made of functions of `keras.ops` between layers."""
+    import keras
+    from keras import layers, ops
+
+    words, width, heads, length = 4096, 256, 8, 256
+    depth = width // heads
+    mask = ops.tril(ops.ones((length, length)))
+
+    def split(value: Any) -> Any:
+        return ops.transpose(ops.reshape(value, (-1, length, heads, depth)), (0, 2, 1, 3))
+
+    value = inputs = keras.Input((length,), dtype="int32")
+    value = layers.Embedding(words, width)(value)
+    for _ in range(3):
+        near = layers.LayerNormalization()(value)
+        query, key, given = (split(layers.Dense(width)(near)) for _ in range(3))
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) / depth**0.5
+        scores = ops.where(mask, scores, -1e4)
+        near = ops.matmul(ops.softmax(scores), given)
+        near = ops.reshape(ops.transpose(near, (0, 2, 1, 3)), (-1, length, width))
+        value = value + layers.Dense(width)(near)
+        near = ops.gelu(layers.Dense(4 * width)(layers.LayerNormalization()(value)))
+        value = value + layers.Dense(width)(near)
+    value = layers.Dense(words, name="head")(layers.LayerNormalization()(value))
+    model = keras.Model(inputs, layers.Activation("linear", dtype="float32")(value))
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def gates_by_functions() -> Any:
+    """Convolutions with gated activations, sums and means by functions of `keras.ops` between layers."""
+    import keras
+    from keras import layers, ops
+
+    value = inputs = keras.Input((96, 96, 3))
+    for filters in (32, 64, 128):
+        value = layers.Conv2D(filters, 3, strides=2, padding="same")(value)
+        near = layers.Conv2D(2 * filters, 3, padding="same")(ops.relu(value))
+        left, right = ops.split(near, 2, axis=-1)
+        near = left * ops.sigmoid(right)
+        weights = layers.Dense(filters, activation="sigmoid")(ops.mean(near, axis=(1, 2)))
+        value = ops.concatenate([value, near * ops.expand_dims(ops.expand_dims(weights, 1), 1)], axis=-1)
+    value = layers.Dense(20)(ops.mean(value, axis=(1, 2)))
+    model = keras.Model(inputs, layers.Activation("softmax", dtype="float32")(value))
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
+
+
+def mixer_by_functions() -> Any:
+    """Four blocks that mix positions by `einsum` and channels by a gate, with a root mean square by functions."""
+    import keras
+    from keras import layers, ops
+
+    length, width = 196, 256
+
+    def normed(value: Any) -> Any:
+        return value * ops.rsqrt(ops.mean(ops.square(value), axis=-1, keepdims=True) + 1e-6)
+
+    inputs = keras.Input((224, 224, 3))
+    value = ops.reshape(layers.Conv2D(width, 16, strides=16)(inputs), (-1, length, width))
+    for _ in range(4):
+        near = ops.swapaxes(normed(value), 1, 2)
+        near = ops.swapaxes(layers.Dense(length)(ops.tanh(layers.Dense(2 * length)(near))), 1, 2)
+        weights = ops.softmax(ops.einsum("bpc,bqc->bpq", near, value))
+        value = value + near + ops.einsum("bpq,bqc->bpc", weights, near)
+        left, right = ops.split(layers.Dense(4 * width)(normed(value)), 2, axis=-1)
+        value = value + layers.Dense(width)(ops.silu(left) * right)
+    value = layers.Dense(100)(ops.mean(value, axis=1))
+    model = keras.Model(inputs, layers.Activation("softmax", dtype="float32")(value))
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
 
 
 def _called(model: Any, shape: tuple[int, ...], dtype: str, loss: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -113,6 +114,79 @@ def test_a_subclassed_model_is_called_on_symbolic_inputs() -> None:
     assert numbers(found) == numbers(mpprof.forecast_memory(build(), batch_size=8, card="a100"))
     with pytest.raises(AttributeError):
         model.first.output  # noqa: B018 - the layers have forgotten it
+
+
+def between(function: Callable[[Any], Any]) -> MemoryForecast:
+    """Two dense layers with functions between them."""
+    given = keras.Input((64,))
+    value = function(keras.layers.Dense(512)(given))
+    model = keras.Model(given, keras.layers.Dense(4)(value))
+    model.compile("adam", "mse")
+    return mpprof.forecast_memory(model, batch_size=4096, card="a100", policies="float32")
+
+
+def test_functions_between_layers_count_as_the_layers_that_do_the_same() -> None:
+    ops, layers = keras.ops, keras.layers
+    for function, alike in (
+        (ops.relu, layers.ReLU()),
+        (lambda x: ops.add(x, x), lambda x: layers.Add()([x, x])),
+        (lambda x: ops.multiply(x, x), lambda x: layers.Multiply()([x, x])),
+        (lambda x: ops.reshape(x, (-1, 512)), layers.Reshape((512,))),
+        (ops.softmax, layers.Softmax()),
+        (
+            lambda x: ops.concatenate([x, ops.relu(x)], -1),
+            lambda x: layers.Concatenate()([x, layers.ReLU()(x)]),
+        ),
+    ):
+        (run,), (other,) = between(function).runs, between(alike).runs
+        assert run.custom_layers == ()
+        assert run.activations_bytes == other.activations_bytes
+        assert run.largest_batch == other.largest_batch
+
+
+def test_an_attention_of_functions_keeps_its_probabilities_whatever_its_axes() -> None:
+    """A reshape that joins the batch with the heads, and one that takes them apart again, change nothing."""
+    ops = keras.ops
+
+    def attention(value: Any, joined: bool) -> Any:
+        value = ops.reshape(value, (-1, 32, 16))
+        value = ops.reshape(value, (-1, 4, 8, 16))
+        value = ops.reshape(value, (-1, 8, 16)) if joined else value
+        weights = ops.softmax(ops.matmul(value, ops.swapaxes(value, -1, -2)))
+        return ops.reshape(ops.matmul(weights, value), (-1, 512))
+
+    runs = [
+        between(lambda value, joined=joined: attention(value, joined)).runs[0] for joined in (False, True)
+    ]
+    assert runs[0].activations_bytes == runs[1].activations_bytes
+    (probabilities,) = (each for each in runs[1].kept if each.what == "softmax")
+    assert probabilities.bytes == 4096 * 4 * 8 * 8 * 4
+
+
+def test_with_a_function_that_is_not_known_the_peak_is_at_least() -> None:
+    found = between(lambda value: keras.ops.sort(value))
+    (run,) = found.runs
+    assert (run.custom_layers, run.largest_batch) == (("sort",), None)
+    assert "peak_bytes" in run.at_least
+    assert "functions keep beyond their input (sort)" in " ".join(found.unknown)
+
+
+def test_layers_of_unequal_policies_are_all_under_the_one_that_is_named() -> None:
+    def model(*policies: str) -> Any:
+        value = given = keras.Input((64,))
+        for policy in policies:
+            value = keras.layers.Dense(512, dtype=policy)(value)
+        made = keras.Model(given, keras.layers.Dense(4, dtype="float32")(value))
+        made.compile("adam", "mse")
+        return mpprof.forecast_memory(made, batch_size=4096)
+
+    half, mixed = ("mixed_float16", "mixed_bfloat16"), "mixed_float16"
+    plain = {run.policy: run.activations_bytes for run in model(mixed, mixed, mixed, mixed).runs}
+    found = model(*half, *half)
+    assert {run.policy: run.activations_bytes for run in found.runs} == plain
+    assert "mixed_bfloat16 and mixed_float16" in found.assumed[0]
+    alone = model("float32", "float32", mixed, "float32")
+    assert alone.runs[0].activations_bytes == model(*["float32"] * 4).runs[0].activations_bytes
 
 
 def test_an_optimizer_that_cannot_be_made_again_stays_unknown() -> None:
