@@ -13,6 +13,7 @@ import pytest
 
 import mpprof
 from mpprof.diagnosis import manual
+from mpprof.traces import READERS
 from tests.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -64,6 +65,15 @@ def test_every_cause_and_public_name_has_its_place(site: Path) -> None:
     assert [
         name for name in mpprof.__all__ if name != "__version__" and f'id="mpprof.{name}"' not in reference
     ] == []
+
+
+def test_the_table_of_formats_in_the_docs_has_each_reader() -> None:
+    table = (DOCS / "reading.md").read_text().partition("## Formats\n")[2].partition("\n#")[0]
+    for reader in READERS:
+        names = re.findall(r"\*[\w.]+\w", reader.files)
+        assert names, f"`files` of {type(reader).__name__} names no files"
+        for name in names:
+            assert f"`{name}`" in table, f"docs/reading.md, Formats, has no row for {name}"
 
 
 def test_the_keys_of_the_files_are_those_that_are_read() -> None:

@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from mpprof.model.account import Phase, class_of
@@ -185,17 +186,20 @@ def grouped(kernels: Sequence[KernelRow], ops: Sequence[OpRow], each: Per) -> li
 
 
 def _as_they_are(kind: str, same: Sequence[Row], each: Per) -> dict[str, Any]:
-    """Return the values of these rows, per step, by the keys of their columns: what may be added up is
-    summed, else it is the value that all of them have."""
-    spelled = list(map(flat, same))
+    """Return the values of these rows, per step, by the keys of their columns, put together as each column
+    says (`Column.grouped`)."""
+    spelled, times = list(map(flat, same)), [row["total_ns"] for row in same]
     found: dict[str, Any] = {}
     for column in columns(kind):
-        values = [row.get(column.key) for row in spelled]
-        if column.sums and None not in values:
-            whole: float = sum(values)  # type: ignore[arg-type]  # none of them is None
-            found[column.key] = whole if column.unit == "ratio" else each.ns(whole)
+        values: list[Any] = [row.get(column.key) for row in spelled]
+        if column.grouped == "sum" and None not in values:
+            found[column.key] = sum(values) if column.unit == "ratio" else each.ns(sum(values))
+        elif all(value == values[0] for value in values):
+            found[column.key] = values[0]
+        elif column.grouped == "mean" and None not in values and any(times):
+            found[column.key] = sum(map(mul, values, times)) / sum(times)
         else:
-            found[column.key] = values[0] if all(value == values[0] for value in values) else None
+            found[column.key] = None
     return found
 
 

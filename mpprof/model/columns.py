@@ -18,7 +18,9 @@ class Column:
         unit: of its values, which says how they are shown, sorted and compared. Numbers stand at the right.
         optional: it gives way in a narrow terminal, those with 1 first; 0: never.
         sparse: left out of a text where no row has a value.
-        sums: the values of several rows may be added up.
+        grouped: what becomes of the values of several rows that are put together: their sum, their mean (each
+            counts by its row's time; none where one is not known), or, "equal", the value that all have (else
+            none).
         yes, no: what is shown for a truth value.
         bar: on the page, drawn as a bar behind the number, in the colour of the row's kind.
         dot: on the page, a dot of that colour.
@@ -30,7 +32,7 @@ class Column:
     unit: Unit = "text"
     optional: int = 0
     sparse: bool = False
-    sums: bool = False
+    grouped: Literal["sum", "mean", "equal"] = "equal"
     yes: str = ""
     no: str = ""
     bar: bool = False

@@ -45,7 +45,7 @@ class MemoryItem:
 
     by: By
     name: str
-    bytes: Annotated[int, Column(unit="bytes", sums=True)]
+    bytes: Annotated[int, Column(unit="bytes", grouped="sum")]
     estimated: Annotated[
         bool,
         Column("basis", yes="estimated", no="measured"),

@@ -30,7 +30,9 @@ class Reason(TypedDict):
 
 
 class KernelRow(TypedDict):
-    """A row of `mpprof kernels`: a kernel name of one op, with one verdict on where it ran."""
+    """A row of `mpprof kernels`: a kernel name of one op, with one verdict on where it ran.
+
+    The page puts the rows of a kernel's ops together: a number says at its column how (`Column.grouped`)."""
 
     device: str
     name: Annotated[str, Column("kernel")]
@@ -40,13 +42,13 @@ class KernelRow(TypedDict):
     precision: Annotated[Precision, Column("prec")]
     family: Annotated[Family | None, Column(optional=1)]
     reason: Reason
-    calls: Annotated[int, Column(unit="count", sums=True)]
-    total_ns: Annotated[int, Column("total", "ns", sums=True)]
-    ratio: Annotated[float, Column("share", "ratio", sums=True)]
+    calls: Annotated[int, Column(unit="count", grouped="sum")]
+    total_ns: Annotated[int, Column("total", "ns", grouped="sum")]
+    ratio: Annotated[float, Column("share", "ratio", grouped="sum")]
     strength: Strength
-    flops_per_s: Annotated[float | None, Column("rate", "flops_per_s", optional=3)]
-    bytes_per_s: Annotated[float | None, Column("moved", "bytes_per_s", optional=2)]
-    roofline_ratio: Annotated[float | None, Column("of roofline", "ratio", optional=4)]
+    flops_per_s: Annotated[float | None, Column("rate", "flops_per_s", optional=3, grouped="mean")]
+    bytes_per_s: Annotated[float | None, Column("moved", "bytes_per_s", optional=2, grouped="mean")]
+    roofline_ratio: Annotated[float | None, Column("of roofline", "ratio", optional=4, grouped="mean")]
     bound: Annotated[Literal["compute", "memory"] | None, Column("bound by", optional=1)]
     line: Annotated[str | None, Column(optional=5, sparse=True)]
     stream: NotRequired[str]
@@ -67,10 +69,10 @@ class ProductRow(TypedDict):
     layer: Annotated[str | None, Column(optional=2)]
     placement: Placement
     precision: Annotated[Precision, Column("prec")]
-    calls: Annotated[int, Column(unit="count", sums=True)]
+    calls: Annotated[int, Column(unit="count", grouped="sum")]
     calls_per_step: Annotated[float | None, Column("a step", "count")]
-    total_ns: Annotated[int, Column("total", "ns", sums=True)]
-    ratio: Annotated[float, Column("share", "ratio", sums=True)]
+    total_ns: Annotated[int, Column("total", "ns", grouped="sum")]
+    ratio: Annotated[float, Column("share", "ratio", grouped="sum")]
     flops_per_call: Annotated[float | None, Column("operations a call", "count")]
     flops_per_s: Annotated[float | None, Column("rate", "flops_per_s")]
     peak_ratio: Annotated[float | None, Column("of peak", "ratio")]
@@ -104,10 +106,10 @@ class _Op(TypedDict):
     type: Annotated[str | None, Column(optional=1)]
     layer: str | None
     phase: Phase
-    calls: Annotated[int, Column(unit="count", sums=True)]
-    total_ns: Annotated[int, Column("total", "ns", sums=True)]
-    ratio: Annotated[float, Column("share", "ratio", sums=True)]
-    matmul_ns: Annotated[int, Column(unit="ns", sums=True)]
+    calls: Annotated[int, Column(unit="count", grouped="sum")]
+    total_ns: Annotated[int, Column("total", "ns", grouped="sum")]
+    ratio: Annotated[float, Column("share", "ratio", grouped="sum")]
+    matmul_ns: Annotated[int, Column(unit="ns", grouped="sum")]
     tensor_core_ratio: Annotated[float | None, Column("on TC", "ratio")]
     placement: Placement
     precision: Annotated[Precision, Column("prec")]
@@ -135,15 +137,15 @@ LayerRow = TypedDict(
         "layer": str | None,
         "class": Annotated[str | None, Column(optional=1)],
         "compute_dtype": Annotated[str | None, Column("dtype")],
-        "calls": Annotated[int, Column(unit="count", sums=True)],
-        "total_ns": Annotated[int, Column("total", "ns", sums=True)],
-        "ratio": Annotated[float, Column("share", "ratio", sums=True)],
-        "forward_ns": Annotated[int, Column("forward", "ns", sums=True)],
-        "backward_ns": Annotated[int, Column("backward", "ns", sums=True)],
-        "other_ns": Annotated[int, Column("other", "ns", sums=True)],
-        "matmul_ns": Annotated[int, Column(unit="ns", sums=True)],
+        "calls": Annotated[int, Column(unit="count", grouped="sum")],
+        "total_ns": Annotated[int, Column("total", "ns", grouped="sum")],
+        "ratio": Annotated[float, Column("share", "ratio", grouped="sum")],
+        "forward_ns": Annotated[int, Column("forward", "ns", grouped="sum")],
+        "backward_ns": Annotated[int, Column("backward", "ns", grouped="sum")],
+        "other_ns": Annotated[int, Column("other", "ns", grouped="sum")],
+        "matmul_ns": Annotated[int, Column(unit="ns", grouped="sum")],
         "tensor_core_ratio": Annotated[float | None, Column("on TC", "ratio")],
-        "fused_ns": Annotated[int, Column("fused", "ns", sums=True)],
+        "fused_ns": Annotated[int, Column("fused", "ns", grouped="sum")],
         "shared_ns": NotRequired[Annotated[int, Column("shared", "ns")]],
         "layers": NotRequired[list[str]],
         "stream": NotRequired[str],

@@ -233,7 +233,7 @@ class Op:
 @frozen
 class TraceSource:
     path: Path
-    format: str  # "xspace", "chrome", "nsys", "torch memory"
+    format: str  # as the reader calls it, such as "xspace"
     size_bytes: int
     host: str | None = None  # host name in the file or its name
 

@@ -28,7 +28,7 @@ MOST_TEXT = 22
 def keys(kind: str, by: str | None = None) -> tuple[str, ...]:
     """Return the columns of a table of this kind, summed by a column or split by "stream". Raises UsageError
     for a column that rows cannot be summed by."""
-    whole, sums = rows_of.keys(kind), [each.key for each in rows_of.columns(kind) if each.sums]
+    whole, sums = rows_of.keys(kind), [each.key for each in rows_of.columns(kind) if each.grouped == "sum"]
     if by is None or kind == "memory":
         return whole
     if by == "stream":
@@ -77,7 +77,7 @@ def aggregate(rows: Sequence[Row], kind: str, by: str) -> list[dict[str, Any]]:
         key = (row.get("device"), row[by])
         into = sums.setdefault(key, {"device": key[0], by: key[1]})
         for column in rows_of.columns(kind):
-            if column.sums and column.key in row:
+            if column.grouped == "sum" and column.key in row:
                 into[column.key] = into.get(column.key, 0) + row[column.key]
     return sorted(sums.values(), key=lambda row: -row["total_ns"])
 
@@ -250,7 +250,7 @@ def _columns(rows: Sequence[Row], kind: str, several_devices: bool) -> list[Colu
         extra.insert(0, "device")
     if len(chosen) < len(shown):  # grouped: the rest is the group's own column
         told = {*(each.key for each in chosen), "device", "reason.text", "stream"}
-        extra += [key for key in held - told if not (key in known and known[key].sums)]
+        extra += [key for key in held - told if not (key in known and known[key].grouped == "sum")]
     front = [each for each in chosen if each.number]
     rest = [each for each in chosen if not each.number]
     return [*front, *(known.get(key) or Column(key, key=key) for key in extra), *rest]

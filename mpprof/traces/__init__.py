@@ -9,8 +9,9 @@ hosts_beside(path)    the traces of the other hosts of a session
 is_slow(path)         whether the file is worth caching; version() changes with the code that reads
 """
 
+from mpprof.traces.common.file_head import Reader
 from mpprof.traces.find import choice, find_traces, hosts_beside, is_session, traces_in
-from mpprof.traces.readers import READERS, Reader, is_slow, read, reader_of, version
+from mpprof.traces.readers import READERS, is_slow, read, reader_of, version
 
 __all__ = [
     "READERS",

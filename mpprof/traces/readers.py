@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,40 +18,15 @@ from mpprof.model.quantities import format_ratio
 from mpprof.model.trace import AllocationTable, HostTable, KernelTable, MarkerTable, Trace
 from mpprof.traces.chrome.reader import ChromeReader
 from mpprof.traces.common import file_head
-from mpprof.traces.common.file_head import Kind
+from mpprof.traces.common.file_head import Reader
 from mpprof.traces.common.launches import take
 from mpprof.traces.nsys.reader import NsysReader
 from mpprof.traces.torch_memory.reader import PICKLE, TorchMemoryReader
 from mpprof.traces.xspace.reader import XSpaceReader
 
-
-class Reader(Protocol):
-    """One format of traces."""
-
-    kinds: tuple[Kind, ...]
-
-    def recognises(self, head: bytes) -> bool:
-        """Return whether a file that begins so (`file_head`) is of the format, whatever it is called."""
-
-    def claims(self, name: str) -> bool:
-        """Return whether a file of this name should be of the format, whatever its bytes."""
-
-    def kind_of(self, name: str, head: bytes) -> str:
-        """Return which of its kinds a file is that the reader recognises."""
-
-    def holds_trace(self, path: Path) -> bool:
-        """Return whether a recognised file holds a trace, where the first bytes do not tell. Raises
-        OSError."""
-
-    def slow_from_bytes(self, *, packed: bool) -> int | None:
-        """Return the size from which on reading takes twice as long as the cache does; None means never."""
-
-    def read(self, path: Path, *, strict: bool) -> Trace:
-        """Read a trace. Raises UnreadableError where nothing usable is left, with `strict` for any damage."""
-
-
 READERS: tuple[Reader, ...] = (XSpaceReader(), ChromeReader(), NsysReader(), TorchMemoryReader())
-"""The preferred format first, where a directory holds several. A new reader is one file and one line here."""
+"""The preferred format first, where a directory holds several, and the first that recognises a file reads it.
+A new reader is one file and one line here."""
 
 
 def read(path: Path, *, strict: bool = False) -> Trace:
@@ -94,9 +69,7 @@ def read(path: Path, *, strict: bool = False) -> Trace:
     raise UnreadableError(
         "unrecognised trace format",
         where=str(path),
-        next="mpprof reads profiles of TensorFlow and JAX (*.xplane.pb), of PyTorch (*.pt.trace.json), older"
-        " ones of TensorFlow (*.trace.json), packed with gzip or not, exports of Nsight Systems"
-        " (*.sqlite), and memory snapshots of PyTorch (*.pickle).",
+        next=f"mpprof reads {'; '.join(reader.files for reader in READERS)}",
     )
 
 
@@ -119,8 +92,10 @@ def recognised(head: bytes) -> Reader | None:
 
 
 def claimed(name: str) -> Reader | None:
-    """Return the reader whose files are called so."""
-    return next((reader for reader in READERS if reader.claims(name)), None)
+    """Return the reader whose files are called so: by the `ends` of its kinds, else by what it claims."""
+    ends = [(reader, end) for reader in READERS for kind in reader.kinds for end in kind.ends]
+    claims = [(reader, end) for reader in READERS for end in reader.claims]
+    return next((reader for reader, end in (*ends, *claims) if name.endswith(end)), None)
 
 
 # --- Traces of more kernels and ops than any program has: what is beyond the bounds of `model.limits` is

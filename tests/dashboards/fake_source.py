@@ -7,11 +7,13 @@ training without a trace, and one that cannot be read. All numbers are invented.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from mpprof.errors import NotFoundError, UnreadableError
+from mpprof.model import rows
 from mpprof.model.run import ShownLook
 from mpprof.model.source import RunEntry
 from mpprof.model.steps import HardwareTable, StepTable
@@ -453,14 +455,33 @@ def hardware_table(n: int = 30) -> HardwareTable:
     )  # fmt: skip
 
 
+def _whole(kind: str, given: Document) -> Document:
+    """The row with an invented value in each column of its table that it does not name, so that a new column needs
+    no change here."""
+    hints = get_type_hints(rows.TABLES[kind].row, include_extras=True)
+    keys = [key for key in rows.keys(kind) if key not in given and "." not in key]
+    return given | {key: _invented(hints[key], key) for key in keys}
+
+
+def _invented(hint: Any, name: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Annotated, NotRequired):
+        return _invented(args[0], name)
+    if origin in (Union, UnionType):
+        return _invented(next(each for each in args if each is not NoneType), name)
+    if origin is Literal:
+        return args[0]
+    return {"str": name, "int": 1, "float": 1.0}.get(getattr(hint, "__name__", ""), {})
+
+
 def kernel_rows() -> list[Document]:
     def row(name: str, op: str | None, layer: str | None, place: str, precision: str, family: str,
             reason: tuple[str, str], calls: int, ns: int) -> Document:  # fmt: skip
-        return {
+        return _whole("kernels", {
             "device": "/device:GPU:0", "name": name, "op": op, "layer": layer, "placement": place,
             "precision": precision, "family": family, "reason": {"code": reason[0], "text": reason[1]},
             "calls": calls, "total_ns": ns, "ratio": ns / 12_900_000,
-        }  # fmt: skip
+        })  # fmt: skip
 
     by_name = ("name-instruction", "the name states the instruction and the types: s16816, fp16")
     no_tc = ("name-sgemm", "sgemm: single precision on ordinary arithmetic")
@@ -478,7 +499,7 @@ def kernel_rows() -> list[Document]:
 
 
 def op_rows() -> list[Document]:
-    return [
+    given: list[Document] = [
         {"device": "/device:GPU:0", "op": "res2a/Conv2D", "type": "Conv2D", "layer": "res2a", "phase": "forward",
          "placement_ns": {"tensor_core": 3_300_000}, "tensor_core_ratio": 1.0, "eligible": "did",
          "matmul_ns": 3_300_000,
@@ -497,19 +518,20 @@ def op_rows() -> list[Document]:
          "reason": {"code": "no-evidence", "text": "no op claims these kernels"}, "calls": 3, "kernels": 1,
          "total_ns": 800_000, "ratio": 0.062},
     ]  # fmt: skip
+    return [_whole("ops", row) for row in given]
 
 
-PRODUCT_ROW: Document = {
+PRODUCT_ROW: Document = _whole("products", {
     "device": "/device:GPU:0", "shape": "256 x 512 x 1024", "batch": 1, "m": 256, "n": 512, "k": 1024,
     "operands": f"half[256,1024]; {HOSTILE}", "family": "gemm", "layer": HOSTILE, "placement": "tensor_core",
     "precision": "fp16", "calls": 8, "calls_per_step": 1.0, "total_ns": 2_000_000, "ratio": 0.155,
     "flops_per_call": 268_435_456.0, "flops_per_s": 1.07e12, "peak_ratio": 0.0034, "roofline_ratio": 0.02,
     "bound": "memory",
-}  # fmt: skip
+})  # fmt: skip
 
 
 def layer_rows() -> list[Document]:
-    return [
+    given: list[Document] = [
         {"device": "/device:GPU:0", "layer": "res2a", "class": "Conv2D", "compute_dtype": "float16",
          "calls": 104, "total_ns": 7_100_000, "ratio": 0.55, "forward_ns": 3_000_000, "backward_ns": 4_100_000, "other_ns": 0,
          "matmul_ns": 3_300_000},
@@ -520,6 +542,7 @@ def layer_rows() -> list[Document]:
          "total_ns": 3_800_000, "ratio": 0.295, "forward_ns": 0, "backward_ns": 0, "other_ns": 3_800_000,
          "matmul_ns": 0},
     ]  # fmt: skip
+    return [_whole("layers", row) for row in given]
 
 
 def timeline_document() -> Document:

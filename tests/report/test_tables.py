@@ -9,7 +9,7 @@ from mpprof_dashboards import work
 
 from mpprof.model import rows as defined
 from mpprof.report import tables
-from tests.dashboards.fake_source import FakeSource
+from tests.dashboards.fake_source import FakeSource, kernel_rows
 
 LAYER = {
     "device": "gpu", "layer": "dense", "class": "Dense", "compute_dtype": "float16", "calls": 2,
@@ -35,9 +35,23 @@ def test_each_column_of_the_page_has_its_value_in_the_rows(kind: str) -> None:
     table = work.table(source, "mixed", source.report("mixed", "fp32"), kind)
     assert table.rows
     for column in table.columns:
-        assert any(row.get(column.key) not in (None, "") for row in table.rows) or column.key in {
-            key for row in table.rows for key in row
-        }
+        assert any(row.get(column.key) not in (None, "") for row in table.rows), (
+            f"the page lists {column.key}, and dashboards/mpprof_dashboards/work.py gives it no value"
+        )
+
+
+def test_no_number_is_lost_where_the_page_puts_the_rows_of_a_kernel_together() -> None:
+    """Each number of the rows differs."""
+    per, (first, *_) = work.Per(8), kernel_rows()
+    numbers = [each.key for each in defined.columns("kernels") if each.number]
+    rows: Any = [first | {"op": f"op {n}"} | dict.fromkeys(numbers, n * 10**6) for n in (1, 3)]
+    (row,) = work.grouped(rows, [], per)
+    lost = [key for key in numbers if row[key] is None]
+    assert not lost, f"say at their columns in mpprof/model/rows.py how they are `grouped`: {lost}"
+    assert row["total_ns"] == 4 * 10**6 / 8
+    assert row["flops_per_s"] == 2.5 * 10**6  # (1 * 1 + 3 * 3) / (1 + 3): each by its time
+    rows[0]["flops_per_s"] = None
+    assert work.grouped(rows, [], per)[0]["flops_per_s"] is None
 
 
 @pytest.mark.parametrize("kind", defined.TABLES)

@@ -16,6 +16,7 @@ from mpprof import traces
 from mpprof.api import workflows
 from mpprof.cli import main
 from mpprof.errors import UnreadableError
+from mpprof.traces import readers
 from mpprof.traces.common import file_head
 from mpprof.traces.xspace.reader import XSpaceReader
 from tests.paths import SAMPLES
@@ -68,6 +69,16 @@ def test_the_bytes_say_what_a_file_is(
     assert len(trace.kernels) > 0
     assert not trace.warnings
     assert workflows.load(tmp_path / name).traces == (tmp_path / name,)
+
+
+def test_a_name_is_first_of_the_reader_whose_kind_ends_so() -> None:
+    """A reader with a longer end than `.json`, which Chrome traces claim, needs no place before theirs."""
+    kinds = (file_head.Kind("ops", ends=(".ops.json",)),)
+    own = type("Own", (file_head.Reader,), {"kinds": kinds})()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(readers, "READERS", (*readers.READERS, own))
+        assert readers.claimed("host.ops.json") is own
+        assert type(readers.claimed("host.json")).__name__ == "ChromeReader"
 
 
 def test_each_recorded_xplane_is_known_by_its_bytes(tmp_path: Path) -> None:

@@ -95,9 +95,7 @@ def kernels(
     steps: tuple[int, int] | None = None,
     known: Setting | None = None,
 ) -> list[KernelRow]:
-    """Return one row per device, kernel name, op and verdict (and stream): `{device, name, op, layer,
-    placement, precision, family, reason: {code, text}, calls, total_ns, ratio, strength, flops_per_s,
-    bytes_per_s, roofline_ratio, bound}`, by device, longest first.
+    """Return one row per device, kernel name, op and verdict (and stream), by device, longest first.
 
     Copies and memsets are rows named by their kind. `op` and `layer` are None where they are not known.
     The rates (`rates.summed`) are None where shapes do not tell, and for the helpers of a product, whose
@@ -296,9 +294,7 @@ def ops(
     steps: tuple[int, int] | None = None,
     known: Setting | None = None,
 ) -> list[OpRow]:
-    """Return one row per device and op: `{device, op, type, layer, phase, calls, total_ns, ratio, matmul_ns,
-    tensor_core_ratio, placement, precision, placement_ns, precision_ns, eligible, eligible_reason,
-    flops_per_call, bytes_per_call, flops_per_s, bytes_per_s, roofline_ratio, bound}`, longest first.
+    """Return one row per device and op, longest first.
 
     `placement` and `precision` are those of most of its time (of its matrix time, where it has any);
     `tensor_core_ratio` is of its matrix time, None where it has none, where it could not be told and for ops
@@ -358,9 +354,7 @@ def layers(
     by_stream: bool = False,
     steps: tuple[int, int] | None = None,
 ) -> list[LayerRow]:
-    """Return one row per device and layer: `{device, layer, class, compute_dtype, calls, total_ns, ratio,
-    forward_ns, backward_ns, other_ns, matmul_ns, tensor_core_ratio, fused_ns, shared_ns, layers}`, longest
-    first.
+    """Return one row per device and layer, longest first.
 
     Kernels that work for several layers stand in a row of these layers, "a, b (+1)" with all of them in
     `layers`, because nothing measures the part of each. `shared_ns` is the time of the rows of several that

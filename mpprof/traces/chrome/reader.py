@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mpprof.errors import UnreadableError
 from mpprof.model.trace import Trace
-from mpprof.traces.common.file_head import Kind
+from mpprof.traces.common.file_head import Kind, Reader
 
 _WORDS = ((b'"traceEvents"',), (b'"ph"', b'"ts"'), (b'"deviceProperties"',))
 """A file that begins with all of one of these is a Chrome trace: Kineto's may tell of the cards at length
@@ -17,21 +17,23 @@ _CATEGORY = rb'"cat"\s*:|"deviceProperties"'
 _INTERVAL = rb'"ph"\s*:\s*"X"'
 
 
-class ChromeReader:
+class ChromeReader(Reader):
     """Reads `*.trace.json` and `*.trace.json.gz` of PyTorch and TensorFlow."""
 
     kinds: tuple[Kind, ...] = (
         Kind("kineto", ends=(".pt.trace.json", ".pt.trace.json.gz"), may_end=(".json.gz", "trace.json")),
         Kind("chrome", ends=(".trace.json", ".trace.json.gz")),
     )
+    files = (
+        "profiles of PyTorch (*.pt.trace.json) and older ones of TensorFlow (*.trace.json), packed with gzip "
+        "or not"
+    )
+    claims = (".json.gz", ".json")
 
     def recognises(self, head: bytes) -> bool:
         """Return whether the file is JSON in which members of a Chrome trace come first."""
         begins = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:1] in (b"{", b"[")
         return begins and any(all(word in head for word in words) for words in _WORDS)
-
-    def claims(self, name: str) -> bool:
-        return name.endswith((".json.gz", ".json"))
 
     def kind_of(self, name: str, head: bytes) -> str:
         """Return Kineto where the bytes hold what only Kineto writes, or where the name says so and nothing
@@ -39,10 +41,6 @@ class ChromeReader:
         kineto, chrome = (kind.name for kind in self.kinds)
         named = name.endswith(self.kinds[0].ends) and not re.search(_INTERVAL, head)
         return kineto if named or re.search(_CATEGORY, head) else chrome
-
-    def holds_trace(self, path: Path) -> bool:
-        """Return True: the first bytes are enough to tell."""
-        return True
 
     def slow_from_bytes(self, *, packed: bool) -> int | None:
         """Return the size from which on reading is slow: about 50 MB of text are parsed a second."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mpprof.model.frozen import frozen
+
+if TYPE_CHECKING:
+    from mpprof.model.trace import Trace
 
 HEAD_BYTES = 1 << 16
 GZIP = b"\x1f\x8b"
@@ -49,3 +53,36 @@ class Kind:
     ends: tuple[str, ...] = ()
     may_end: tuple[str, ...] = ()
     unreadable: str = ""
+
+
+class Reader:
+    """One format of traces: a subclass says how its files are recognised (at least `kinds`, `files` and
+    `recognises`), and reads them."""
+
+    kinds: tuple[Kind, ...] = ()
+    files: str = ""
+    """What it reads, and of which names, as docs/reading.md and the error for other files say it."""
+    claims: tuple[str, ...] = ()
+    """How other names end that are read as this format, where neither bytes nor the `ends` of any reader's
+    kinds say what a file is."""
+
+    def recognises(self, head: bytes) -> bool:
+        """Return whether a file that begins so (`of`) is of the format, whatever it is called."""
+        raise NotImplementedError
+
+    def kind_of(self, name: str, head: bytes) -> str:
+        """Return which of its kinds a file is that the reader recognises."""
+        return self.kinds[0].name
+
+    def holds_trace(self, path: Path) -> bool:
+        """Return whether a recognised file holds a trace, where the first bytes do not tell. Raises
+        OSError."""
+        return True
+
+    def slow_from_bytes(self, *, packed: bool) -> int | None:
+        """Return the size from which on reading takes twice as long as the cache does; None means never."""
+        return None
+
+    def read(self, path: Path, *, strict: bool) -> Trace:
+        """Read a trace. Raises UnreadableError where nothing usable is left, with `strict` for any damage."""
+        raise NotImplementedError

@@ -8,29 +8,25 @@ from pathlib import Path
 from mpprof.errors import UnreadableError
 from mpprof.model.shell import quoted
 from mpprof.model.trace import Trace
-from mpprof.traces.common.file_head import GZIP, SQLITE, Kind
+from mpprof.traces.common.file_head import GZIP, SQLITE, Kind, Reader
 
 REPORTS = (".nsys-rep", ".qdrep")
 
 
-class NsysReader:
+class NsysReader(Reader):
     """Reads `*.sqlite` that `nsys export` or `nsys stats` wrote."""
 
     kinds: tuple[Kind, ...] = (
         Kind("nsys", may_end=(".sqlite",)),
         Kind("nsys report", ends=REPORTS, unreadable="only Nsight Systems reads it"),
     )
+    files = "exports of Nsight Systems (*.sqlite)"
+    claims = (".sqlite",)
 
     def recognises(self, head: bytes) -> bool:
         """Return whether the file is an SQLite file of any kind: which tables it holds is seen when it is
         read."""
         return head.startswith(SQLITE)
-
-    def claims(self, name: str) -> bool:
-        return name.endswith((".sqlite", *REPORTS))
-
-    def kind_of(self, name: str, head: bytes) -> str:
-        return self.kinds[0].name
 
     def holds_trace(self, path: Path) -> bool:
         """Return whether an SQLite file has the tables of an export. Raises OSError."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mpprof.errors import UnreadableError
 from mpprof.model.trace import Trace
-from mpprof.traces.common.file_head import Kind
+from mpprof.traces.common.file_head import Kind, Reader
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 """How a pickle begins: with the number of its protocol. Every Python 3 writes one of these."""
@@ -16,22 +16,14 @@ _WORDS = re.compile(rb"segments|device_traces|total_size")
 _WITHIN = 4096
 
 
-class TorchMemoryReader:
+class TorchMemoryReader(Reader):
     """Reads `*.pickle` that PyTorch wrote of its allocator. The name alone claims nothing."""
 
     kinds: tuple[Kind, ...] = (Kind("torch memory", may_end=(".pickle", ".pkl")),)
+    files = "memory snapshots of PyTorch (*.pickle)"
 
     def recognises(self, head: bytes) -> bool:
         return bool(PICKLE.match(head) and _WORDS.search(head, 0, _WITHIN))
-
-    def claims(self, name: str) -> bool:
-        return False
-
-    def kind_of(self, name: str, head: bytes) -> str:
-        return self.kinds[0].name
-
-    def holds_trace(self, path: Path) -> bool:
-        return True
 
     def slow_from_bytes(self, *, packed: bool) -> int | None:
         """Return the size from which on reading is slow: about 10 MB are read a second."""

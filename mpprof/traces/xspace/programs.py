@@ -19,7 +19,7 @@ def programs(path: Path, sizes_taken: Collection[tuple[int, ...]] | None = None)
     of those that take allocations of these sizes, one after the other."""
     head = file_head.of(path)
     xspace = reader.XSpaceReader()
-    if not (xspace.recognises(head) or xspace.claims(path.name)):
+    if not (xspace.recognises(head) or path.name.endswith(xspace.claims)):
         return ()
     with path.open("rb") as file:
         packed = file.read(2) == file_head.GZIP

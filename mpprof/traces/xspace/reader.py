@@ -29,7 +29,7 @@ from mpprof.model.quantities import first_of
 from mpprof.model.trace import KernelTable, Stream, Trace, TraceDevice, TraceSource
 from mpprof.traces.common import walk
 from mpprof.traces.common.columns import Interner
-from mpprof.traces.common.file_head import Kind
+from mpprof.traces.common.file_head import Kind, Reader
 from mpprof.traces.common.hlo import Modules
 from mpprof.traces.common.launches import Hosts, join_launches
 from mpprof.traces.common.names import ACCELERATOR, ENVIRONMENT, is_read
@@ -57,30 +57,19 @@ _FIRST_PLANE = re.compile(
 _MOST_NAMED = 4
 
 
-class XSpaceReader:
-    """Reads `*.xplane.pb` and `*.xplane.pb.gz`."""
+class XSpaceReader(Reader):
+    """Reads `*.xplane.pb` and `*.xplane.pb.gz`: never slow, because they are walked as fast as a cache is
+    read."""
 
     kinds: tuple[Kind, ...] = (Kind("xspace", ends=(".xplane.pb", ".xplane.pb.gz")),)
+    files = "profiles of TensorFlow and JAX (*.xplane.pb), packed with gzip or not"
+    claims = (".pb", ".pb.gz")
 
     def recognises(self, head: bytes) -> bool:
         """Return whether a file is an xspace, by its first field: a plane, which begins with its name; its id
         may come before the name."""
         match = _FIRST_PLANE.match(head)
         return match is not None and head[match.end() : match.end() + match["size"][0]].isascii()
-
-    def claims(self, name: str) -> bool:
-        return name.endswith((".pb", ".pb.gz"))
-
-    def kind_of(self, name: str, head: bytes) -> str:
-        return self.kinds[0].name
-
-    def holds_trace(self, path: Path) -> bool:
-        """Return True: the first bytes are enough to tell."""
-        return True
-
-    def slow_from_bytes(self, *, packed: bool) -> int | None:
-        """Return None: reading is never slow, because an xplane is walked as fast as a cache is read."""
-        return None
 
     def read(self, path: Path, *, strict: bool) -> Trace:
         """Read a trace. Raises UnreadableError where nothing usable is left, and with `strict` for any
