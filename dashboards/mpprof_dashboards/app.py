@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from mpprof_dashboards import choice as choices
 from mpprof_dashboards.choice import Choice
 from mpprof_dashboards.components import cards, hosts
 from mpprof_dashboards.components.context import Context, Page, listed
-from mpprof_dashboards.components.markup import prefixed, settled
+from mpprof_dashboards.components.markup import prefixed, render, settled
 from mpprof_dashboards.compress import Packer
 from mpprof_dashboards.export import run_html
 from mpprof_dashboards.pages import PAGES, runs
@@ -33,6 +34,8 @@ from mpprof_dashboards.security import Reach
 
 _LOG = logging.getLogger("mpprof")
 _REFRESH_MS = 5000
+_SPARE_BYTES = 16 << 20
+"""Of a run's files: its pages are drawn in spare time; those of a larger one take too long."""
 _ASSETS = Path(__file__).parent / "assets"
 # scheme.js comes before everything else, so that a dark page never flashes white. The icon is part of the
 # page: chromium asks for an icon's file again at each change of the address, and a remedy's switch is one.
@@ -53,13 +56,24 @@ _INDEX = """<!DOCTYPE html>
 </html>""".replace("ICON", _ICON)
 
 
-def create_app(source: RunSource, reach: Reach | None = None) -> dash.Dash:
+class _App(dash.Dash):  # type: ignore[misc]
+    """The app, whose index holds what `first` says, below what the scripts draw."""
+
+    first: Callable[[], str]
+
+    def interpolate_index(self, **parts: str) -> str:
+        parts["app_entry"] = f'<div id="react-entry-point"></div>{self.first()}'
+        return str(super().interpolate_index(**parts))
+
+
+def create_app(source: RunSource, reach: Reach | None = None, *, spare: bool = False) -> dash.Dash:
     """Return the dashboard over `source`. It answers only to loopback names and to what `reach` allows (None:
-    nothing else), and with 403 to other names."""
+    nothing else), and with 403 to other names. `spare`: while a page is read, the others of its run are
+    drawn."""
     reach = reach or Reach()
     # Dash writes with orjson where that is installed, which refuses names that are not whole characters.
     plotly.io.json.config.default_engine = "json"
-    app = dash.Dash(
+    app = _App(
         "mpprof_dashboards",
         title=f"mpprof · {source.title}",
         update_title=None,
@@ -73,8 +87,9 @@ def create_app(source: RunSource, reach: Reach | None = None) -> dash.Dash:
         meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
     )
     app.layout = lambda: prefixed(_frame(source), reach.prefix)
+    app.first = partial(_first, source, reach)
     rendered = Rendered()
-    _register(app, source, rendered, reach)
+    _register(app, source, rendered, reach, spare)
     for page in PAGES:
         if page.register is not None:
             page.register(app, source)
@@ -87,7 +102,7 @@ def create_app(source: RunSource, reach: Reach | None = None) -> dash.Dash:
 def _frame(source: RunSource) -> dmc.MantineProvider:
     """Return the frame that stays while pages change."""
     bar = [
-        html.A([html.Span("mp"), "prof"], href="/", className="mp-brand", title=source.title),
+        _brand(source),
         _choosers(),
         html.Nav(id="nav", className="mp-nav", **{"aria-label": "Pages"}),
         _share(),
@@ -121,6 +136,24 @@ def _frame(source: RunSource) -> dmc.MantineProvider:
         theme=theme.MANTINE,
         defaultColorScheme="auto",
     )
+
+
+def _brand(source: RunSource) -> html.A:
+    return html.A([html.Span("mp"), "prof"], href="/", className="mp-brand", title=source.title)
+
+
+def _first(source: RunSource, reach: Reach) -> str:
+    """Return what the address of this request shows before its scripts have come: the navigation, and what is
+    being read. ahead.js takes it away once the frame shows both."""
+    entries, _ = listed(source)
+    now = choices.read(flask.request.query_string.decode("utf-8", "replace"), entries)
+    page = next((page for page in PAGES if page.path == flask.request.path), None)
+    entry = next((entry for entry in entries if entry.id == now.run), None)
+    tabs = html.Nav(_navigation(page, now), className="mp-nav")
+    bar = html.Div([_brand(source), html.Div(className="mp-choosers"), tabs], className="mp-bar")
+    reading = html.Div(_reading(entry), className="mp-reading", role="status")
+    shown = html.Div([html.Header(bar, className="mp-header"), reading], id="first", className="mp-first")
+    return render(prefixed(settled(shown), reach.prefix), str)
 
 
 def _choosers() -> html.Div:
@@ -166,7 +199,7 @@ def _keys() -> Any:
     )  # fmt: skip
 
 
-def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reach) -> None:
+def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reach, spare: bool) -> None:
     def choose(search: str | None, _: int | None, path: str | None) -> tuple[Any, ...]:
         """Return what the choosers offer and show, the navigation, and what is being read: no trace is read
         for it, so that it is there while the page waits for one. choosers.js writes what is chosen there into
@@ -190,6 +223,9 @@ def _register(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reac
             raise PreventUpdate  # answered with 204: nothing is read, computed or sent
         prefix = reach.prefix
         content = cards.failure(problem) if problem else _content(page, context, rendered, version, prefix)
+        small = context.entry is not None and (context.entry.size_bytes or 0) < _SPARE_BYTES
+        if spare and not problem and small and not live and page is not runs.PAGE:
+            rendered.in_spare_time(partial(_draw_others, source, rendered, context.choice.query(), prefix))
         return content, not live, version
 
     url, live = Input("url", "search"), Input("live", "n_intervals")
@@ -305,6 +341,12 @@ def _draw_ahead(source: RunSource, rendered: Rendered, path: str, search: str, p
         page, context, problem, version = _asked(source, path, search)
         if problem is None:
             _content(page, context, rendered, version, prefix)
+
+
+def _draw_others(source: RunSource, rendered: Rendered, search: str, prefix: str) -> None:
+    """Draw and keep the pages of a run, as the navigation names them."""
+    for page in PAGES:
+        _draw_ahead(source, rendered, page.path, search, prefix)
 
 
 def _heading(page: Page, context: Context) -> list[Any]:

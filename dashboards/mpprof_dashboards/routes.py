@@ -49,6 +49,7 @@ def _timeline(source: RunSource, asked: Query) -> Any:
         width=whole(asked.get("width")) or 1,
         colour=asked.get("colour", "placement"),
         search=asked.get("search", "")[:_MOST_SEARCH],
+        device_only=asked.get("only") == "device",
     )
 
 

@@ -57,11 +57,13 @@ def asked(query: Mapping[str, str]) -> Asked:
 
 
 class Shown(TypedDict):
-    """A row in words: its cells, their tooltips, its bar from 0 to 1, and what opens below it."""
+    """A row in words: its cells, their tooltips, its bar from 0 to 1 with the shares of what it is divided
+    into, and what opens below it."""
 
     cells: list[str]
     titles: list[str]
     bar: float
+    parts: list[tuple[str, float]]
     kind: str
     key: str
     more: list[list[str]]
@@ -72,7 +74,8 @@ Answer = TypedDict("Answer", {"total": int, "found": int, "from": int, "rows": l
 
 
 def answer(table: Table, what: Asked) -> Answer:
-    """Return `{total, found, from, rows: [{cells, titles, bar, kind, more}]}` of at most `AT_ONCE` rows."""
+    """Return `{total, found, from, rows: [{cells, titles, bar, parts, kind, more}]}` of at most `AT_ONCE`
+    rows."""
     found = select(table, what)
     largest = {c.key: max((row[c.key] or 0 for row in table.rows), default=0) for c in table.columns if c.bar}
     return {
@@ -86,11 +89,14 @@ def answer(table: Table, what: Asked) -> Answer:
 def _shown(table: Table, row: Row, largest: Mapping[str, float]) -> Shown:
     cells = [text(column, row) for column in table.columns]
     titles = [words.plain(str(row[c.full])) if c.full and row.get(c.full) else "" for c in table.columns]
+    parts = row.get("parts", [])
+    whole = sum(ns for _, ns in parts)
     bar = next((row[key] / most for key, most in largest.items() if most and row[key]), 0.0)
     return {
         "cells": cells,
         "titles": titles,
         "bar": round(bar, 4),
+        "parts": [(kind, round(ns / whole, 4)) for kind, ns in parts],
         "kind": row.get("kind", ""),
         "key": row.get("key", ""),
         "more": [[name, words.plain(said)] for name, said in table.more(row)],

@@ -61,7 +61,7 @@ def serve(
     # A page's requests wait their turn for some ms, which is nothing to be warned of.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     reach = Reach(host, base_path, allow_hosts, allow_frames)
-    server = _listening(create_app(source, reach).server, host, port)
+    server = _listening(create_app(source, reach, spare=True).server, host, port)
     bound = getattr(server, "effective_port", None) or port
     url = f"http://{_shown(host)}:{bound}{base_path}"
     say = announce or partial(print, flush=True)

@@ -140,6 +140,17 @@ KIND_WORDS: dict[str, str] = {
     "unit": LANE_LABELS["matrix_unit"], "off": LANE_LABELS["off_matrix_unit"], "cast": "casts",
     "other": LANE_LABELS["other"], "unknown": LANE_LABELS["unknown"],
 }  # fmt: skip
+
+
+def of_units(said: str, units: str) -> str:
+    """Return a text about Tensor Cores with the name of a device's own matrix units."""
+    return said.replace(LANE_LABELS["matrix_unit"], units)
+
+
+def kind_word(kind: str, units: str) -> str:
+    return of_units(KIND_WORDS[kind], units)
+
+
 QUIET_LANES = frozenset(key for key, kind in LANE_KINDS.items() if kind == "quiet")
 """Of the host while others work: outlines with a faint ground, so that work and waiting stand out."""
 QUIET_OPACITY = 0.28

@@ -13,6 +13,7 @@ from mpprof.model.account import Phase, class_of
 from mpprof.model.columns import Column
 from mpprof.model.frozen import changed
 from mpprof.model.rows import columns, flat, page
+from mpprof.report.content import matrix_units
 from mpprof.report.tables import summed_over
 from mpprof_dashboards import theme
 from mpprof_dashboards.rows import Row, Table
@@ -29,9 +30,11 @@ _ELIGIBLE = {"did": "already does", "could": "yes", "could_never": "no", "unknow
 
 @dataclass(frozen=True, slots=True)
 class Per:
-    """What the times of a run's tables are of: one step, or the whole window where none can be told apart."""
+    """What the times of a run's tables are of: one step, or the whole window where none can be told apart;
+    and what the matrix units of its device are called."""
 
     steps: int | None
+    units: str = theme.LANE_LABELS["matrix_unit"]
 
     @property
     def text(self) -> str:
@@ -46,7 +49,7 @@ class Per:
 
 def per(document: Report) -> Per:
     time = document.time
-    return Per(time.window_steps if time and time.window_steps else None)
+    return Per(time.window_steps if time and time.window_steps else None, matrix_units(document))
 
 
 def over(document: Report) -> str:
@@ -99,9 +102,12 @@ def columns_of(kind: str, per: Per, *, devices: bool = False) -> tuple[Column, .
     """Return the columns of the table `kind`; the device among them where there are several."""
     shown = (each for each in page(f"{kind}s") if devices or each.key != "device")
     return tuple(
-        changed(each, title=_TITLES[each.key].format(kind=kind, per=per.text))
-        if each.key in _TITLES
-        else each
+        changed(
+            each,
+            title=theme.of_units(
+                _TITLES.get(each.key, "").format(kind=kind, per=per.text) or each.title, per.units
+            ),
+        )
         for each in shown
     )
 
@@ -268,7 +274,8 @@ def _over(flops: float | None, bytes_: float | None) -> float | None:
 def layers(
     rows: Sequence[LayerRow], kernels: Sequence[KernelRow], ops: Sequence[OpRow], each: Per
 ) -> list[dict[str, Any]]:
-    """Return a row for each layer with its time on matrix units, off them, in casts and in the rest."""
+    """Return a row for each layer with its time on matrix units, off them, in casts and in the rest, and the
+    parts of its bar by what they are drawn as."""
     parts: dict[tuple[str, str | None], dict[str, float]] = {}
     could: dict[tuple[str, str | None], float] = {}
     of_layer: dict[tuple[str, str | None], set[str]] = {}
@@ -285,24 +292,27 @@ def layers(
     for row in rows:
         key = row["device"], row["layer"]
         sums = parts.get(key, {})
-        unit, off, cast = (sums.get(part, 0.0) for part in ("unit", "off", "cast"))
+        unit, off, cast, unknown = (sums.get(part, 0.0) for part in ("unit", "off", "cast", "unknown"))
+        rest = max(0.0, row["total_ns"] - unit - off - cast)
+        divided = (("unit", unit), ("off", off), ("cast", cast), ("other", max(0.0, rest - unknown)),
+                   ("unknown", min(rest, unknown)))  # fmt: skip
         kind = max((("unit", unit), ("off", off), ("other", 1.0)), key=lambda part: part[1])[0]
         made.append(
             {
                 **(found := _as_they_are("layers", [row], each)),
-                "place": _LAYER_PLACES[kind] if unit or off else "no matrix work", "kind": kind,
+                "place": ("mostly " if unit and off else "") + theme.kind_word(kind, each.units)
+                if unit or off
+                else "no matrix work",
+                "kind": kind, "parts": [(part, each.ns(ns)) for part, ns in divided if ns > 0],
                 "name": row["layer"] or NOT_ATTRIBUTED, "short": row["layer"] or NOT_ATTRIBUTED,
                 "ns": found["total_ns"], "unit_ns": each.ns(unit),
                 "off_ns": each.ns(off), "cast_ns": each.ns(cast),
-                "rest_ns": each.ns(max(0.0, row["total_ns"] - unit - off - cast)),
+                "rest_ns": each.ns(rest),
                 "could_ns": each.ns(could[key]) if could.get(key) else None,
                 "key": "", "keys": frozenset(of_layer.get(key, ())),
             }
         )  # fmt: skip
     return made
-
-
-_LAYER_PLACES = {"unit": "mostly matrix units", "off": "mostly off them", "other": "mostly other work"}
 
 
 def op_key(device: str, op: str | None) -> str:

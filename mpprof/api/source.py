@@ -214,12 +214,20 @@ class LogDirectory(TableMethods):
         width: int = 1400,
         colour: str = "placement",
         search: str = "",
+        device_only: bool = False,
     ) -> Timeline | None:
         known = self._timeline_of(run)
         if known is None:
             return None
         return timelines.window(
-            known, step=step, from_ns=from_ns, to_ns=to_ns, width=width, colour=colour, search=search
+            known,
+            step=step,
+            from_ns=from_ns,
+            to_ns=to_ns,
+            width=width,
+            colour=colour,
+            search=search,
+            device_only=device_only,
         )
 
     def kernel(self, run: str, row: int) -> KernelDetails | None:

@@ -67,16 +67,18 @@ def window(
     width: int = 1400,
     colour: str = "placement",
     search: str = "",
+    device_only: bool = False,
 ) -> shown.Timeline:
-    """Return a window of the lanes: of one step (None: the one of median length), or between two times from
-    the first step's start. What lies outside the steps is cut off; where nothing is left, the window is the
-    step's."""
+    """Return a window of the lanes, or of the device's alone: of one step (None: the one of median length),
+    or between two times from the first step's start. What lies outside the steps is cut off; where nothing is
+    left, the window is the step's."""
     lanes, origin = known.lanes, known.origin_ns
     at = lanes.median if step is None or not 0 <= step < len(lanes.start_ns) else step
     begin, end = _extent(known, at, from_ns, to_ns)
     width = min(max(width, 1), MOST_WIDE)
     colours, searched = _colouring(known, colour), _searched(known, search)
-    views = [lanes_.view(lane, begin, end, width, colours, searched) for lane in lanes.lanes]
+    chosen = lanes.lanes[:1] if device_only else lanes.lanes
+    views = [lanes_.view(lane, begin, end, width, colours, searched) for lane in chosen]
     names: dict[int, int] = {}
     least_ns = NAMED_PIXELS * (end - begin) / width
     made: shown.Timeline = {
@@ -102,7 +104,7 @@ def window(
                 lanes_.calls(known.trace, lane, lanes.shift_ns, begin, end, least_ns),
                 tell=searched is not None,
             )
-            for view, lane in zip(views, lanes.lanes, strict=True)
+            for view, lane in zip(views, chosen, strict=True)
         ],
         "names": [known.trace.strings[row] for row in names],
         "waits": [

@@ -241,10 +241,10 @@ _ON_PAGE = {
     "ns": Column("time", "ns", bar=True),
     "could": Column("could use Tensor Cores?"),
     "why": Column("why not", full="why"),
-    "unit_ns": Column("on matrix units", "ns"),
-    "off_ns": Column("off them", "ns"),
+    "unit_ns": Column("on Tensor Cores", "ns"),
+    "off_ns": Column("off Tensor Cores", "ns"),
     "cast_ns": Column("casts", "ns"),
-    "rest_ns": Column("other", "ns"),
+    "rest_ns": Column("other work", "ns"),
     "could_ns": Column("could move", "ns", hint="matrix work that could use Tensor Cores"),
 }
 """What the page works out of rows (per step, grouped, in short names), by the keys of its own rows."""

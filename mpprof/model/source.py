@@ -130,9 +130,11 @@ class RunSource(RunTables, Protocol):
         width: int = 1400,
         colour: str = "placement",
         search: str = "",
+        device_only: bool = False,
     ) -> Timeline | None:
         """Return a window of what ran when, merged to `width` pixels: of a step (None: the one of median
-        length), or between two times from the first step's start. None: no trace, or no step in it.
+        length), or between two times from the first step's start; `device_only` without the host and
+        streams. None: no trace, or no step in it.
 
         `colour`: "placement", "precision", "layer" or "class". Kernels with `search` in their name, op or
         layer are counted."""

@@ -53,3 +53,15 @@ def test_a_pixel_has_the_shares_of_all_that_is_merged_into_it() -> None:
     for key, ns in zip(fine["keys"], spent, strict=True):  # of each kind as much as from nearby
         there = total[fine["keys"].index(key)]
         assert abs(there - ns) <= 0.06 * sum(spent), key
+
+
+def test_the_device_alone_is_the_first_of_all_lanes() -> None:
+    known = timeline.timeline_of(workflows.analyse(mpprof.load(RUN)))
+    assert known is not None
+    whole, device = (timeline.window(known, width=WIDTH, device_only=only) for only in (False, True))
+    (lane,) = device["lanes"]
+    names = [
+        [shown["names"][row] for row in shown["lanes"][0]["label"] if row >= 0] for shown in (whole, device)
+    ]
+    assert names[0] == names[1]
+    assert lane | {"label": []} == whole["lanes"][0] | {"label": []}

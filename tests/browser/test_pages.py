@@ -168,8 +168,9 @@ def test_dark_and_light_are_switched_and_kept(chromium: Any, fake_server: str) -
 
 
 @pytest.mark.full
-def test_a_narrow_window_needs_no_sideways_scrolling(chromium: Any, fake_server: str) -> None:
-    seen = visit(chromium, fake_server, width=390)
+@pytest.mark.parametrize("width", [720, 390], ids=["1440 at 200 %", "phone"])
+def test_a_narrow_window_needs_no_sideways_scrolling(chromium: Any, fake_server: str, width: int) -> None:
+    seen = visit(chromium, fake_server, width=width)
     seen.open("/?run=mixed&baseline=fp32")
     for page in PAGES:
         seen.page.click(f".mp-tab:text-is('{page.title}')")
@@ -489,6 +490,34 @@ def test_switching_remedies_shows_the_steps_that_came_with_the_page(
     assert all(words.duration(ns) in text for ns, text in zip(expected, shown, strict=True))
     assert [url for url in asked if not url.startswith("data:")] == []  # nothing leaves the page
     seen.assert_quiet()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_switch_of_a_remedy_changes_its_figures_and_moves_nothing(
+    chromium: Any, sample_server: str, width: int
+) -> None:
+    seen = visit(chromium, sample_server, width=width)
+    seen.open_well(f"/{MEASURED}")
+    said = "() => [...document.querySelectorAll('[data-of=after], .mp-flow-tail')].map(e => e.textContent)"
+    places, every = seen.page.evaluate(_PLACES), seen.page.evaluate(said)
+    report = LogDirectory(SAMPLES).report("v100-input-bound-mixed-float16", "v100-input-bound-float32")
+    steps, switches = report.whatif.subsets_ns, seen.page.locator(".mp-switch")
+    for at in range(switches.count()):
+        switches.nth(at).click()
+        assert seen.page.evaluate(_PLACES) == places, at
+        left = (1 << switches.count()) - (2 << at)
+        assert words.duration(steps[left]) in seen.page.evaluate(said)[0]
+    for at in range(switches.count()):
+        switches.nth(at).click()
+    assert seen.page.evaluate(said) == every
+    assert every[1] == "about 3.01x over float32 with the same changes"
+    seen.assert_quiet()
+
+
+_PLACES = """() => [...document.querySelectorAll(
+    '#page section, #page h2, #page tr, #page td, #whatif-total, #flow .mp-flow-bar:not([data-key=after])'
+)].filter(e => e.checkVisibility()).map(e => { const box = e.getBoundingClientRect();
+    return [box.left, box.top + scrollY, box.height].map(Math.round).join(); })"""
 
 
 def test_a_cause_leads_to_its_proof_within_two_clicks(chromium: Any, sample_server: str) -> None:

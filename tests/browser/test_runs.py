@@ -42,7 +42,7 @@ def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
     seen.page.goto(sample_server + "/")
     seen.page.wait_for_selector("#runs[data-drawn]")
     assert seen.page.url.endswith("/runs")
-    seen.page.wait_for_function("() => !document.querySelector('#runs [aria-busy]')")
+    seen.page.wait_for_function(_ALL_FILLED, timeout=120_000)
     row = '#runs tr[data-run="v100-odd-vocabulary-mixed-float16"]'
     document = to_json(source.report("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"))
     cell = f'{row} [data-field="%s"]'
@@ -316,4 +316,14 @@ def test_navigation_name_and_size_are_there_while_a_trace_is_being_read(
     held.pop().continue_()
     seen.page.wait_for_selector("#headline")
     assert not seen.page.is_visible("#reading")
+    assert seen.page.locator("#first").count() == 0
     seen.assert_quiet()
+
+
+def test_what_is_read_is_said_before_any_script_has_come(chromium: Any, sample_server: str) -> None:
+    seen = visit(chromium, sample_server)
+    seen.page.route("**/*.js*", lambda route: route.abort())
+    seen.page.goto(f"{sample_server}/timeline?run=v100-convnet-mixed-float16&baseline=none")
+    assert seen.page.inner_text("#first .mp-tab-current") == "Timeline"
+    assert seen.page.is_visible("#first progress")
+    assert seen.page.inner_text("#first strong").startswith("v100-convnet-mixed-float16 \u00b7 ")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mpprof_dashboards.pages import PAGES
 
 import mpprof
 from mpprof.api.source import LogDirectory
@@ -162,12 +163,13 @@ def test_titles_paper_and_files_name_the_run_the_date_and_the_version(
 def test_a_printed_page_is_light_and_no_column_is_cut(chromium: Any, sample_server: str) -> None:
     seen = visit(chromium, sample_server, width=718, scheme="dark")  # A4 between its margins
     scheme = "() => document.documentElement.dataset.mantineColorScheme"
-    for path in ("/", "/kernels", "/layers"):
+    for path in (page.path for page in PAGES if page.path != "/runs"):
         seen.open_well(f"{path}{MEASURED}")
         seen.page.emulate_media(media="print", color_scheme="dark")
         cut = """() => [...document.querySelectorAll('#page table')].filter(
             e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.className)"""
         assert seen.page.evaluate(cut) == [], path
+        assert seen.overflow() <= 0, path
         seen.page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
         assert seen.page.evaluate(scheme) == "light"
         seen.page.evaluate("() => dispatchEvent(new Event('afterprint'))")

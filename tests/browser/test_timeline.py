@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mpprof.api.source import LogDirectory
+from mpprof.report import words
 from tests.browser.visiting import MEASURED, VOCABULARY, Visit, visit
 from tests.dashboards.fake_source import HOSTILE_KERNEL
 from tests.paths import SAMPLES
@@ -92,6 +93,18 @@ def test_a_click_moves_nothing_and_what_lies_between_two_points_is_measured(
 def _ns(text: str) -> float:
     number, unit = text.split()
     return float(number) * {"ns": 1, "\u00b5s": 1e3, "ms": 1e6, "s": 1e9}[unit]
+
+
+def test_a_baseline_that_ends_beyond_the_step_says_where(chromium: Any, sample_server: str) -> None:
+    base = LogDirectory(SAMPLES).timeline("v100-convnet-float32")
+    step = base["steps"][base["step"]]
+    seen = visit(chromium, sample_server)
+    _timeline(seen, "?run=v100-convnet-mixed-float16&baseline=v100-convnet-float32")
+    beyond = "said => document.querySelector('#timeline').dataset.beyond === said"
+    seen.page.wait_for_function(beyond, arg=words.duration(step["end_ns"] - step["start_ns"]))
+    seen.page.click("#tl-all")
+    seen.page.wait_for_function(beyond, arg="")
+    seen.assert_quiet()
 
 
 def test_the_strip_above_leads_to_any_step(chromium: Any, sample_server: str) -> None:

@@ -652,9 +652,13 @@ class FakeSource:
         width: int = 1400,
         colour: str = "placement",
         search: str = "",
+        device_only: bool = False,
     ) -> Document | None:
         self._check(run)
-        return timeline_document() if run == "mixed" else None
+        found = timeline_document() if run == "mixed" else None
+        if found is not None and device_only:
+            found["lanes"] = found["lanes"][:1]
+        return found
 
     def next_kernel(
         self, run: str, *, row: int | None = None, from_ns: int = 0, search: str = "", back: bool = False

@@ -86,6 +86,18 @@ def test_the_scheme_is_set_before_anything_is_drawn(client: Any) -> None:
         assert response.status_code == 200
 
 
+def test_navigation_and_what_is_read_stand_there_before_any_script(client: Any) -> None:
+    text = client.get("/kernels?run=mixed&baseline=fp32").text
+    body = text[text.index("<body>") : text.index("<script", text.index("<body>"))]
+    tabs = re.findall(r'href="([^"?]*)[^"]*" class="(mp-tab[^"]*)"', body)
+    assert [path for path, _ in tabs] == [page.path for page in PAGES]
+    assert [path for path, look in tabs if look == "mp-tab mp-tab-current"] == ["/kernels"]
+    assert "Reading <strong>resnet-mixed</strong>" in body
+    assert "<progress" in body
+    hostile = client.get("/?run=%3Cimg%20src=x%3E").text
+    assert "<img" not in hostile
+
+
 def test_a_link_without_a_choice_is_sent_to_one_with_it(client: Any) -> None:
     response = client.get("/steps")
     assert response.status_code == 302

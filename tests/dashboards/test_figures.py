@@ -13,7 +13,7 @@ import plotly.graph_objects
 import pytest
 from mpprof_dashboards import export, theme, work
 from mpprof_dashboards.components.bars import Row, chart
-from mpprof_dashboards.components.strip import strip
+from mpprof_dashboards.components.strip import legend, strip
 from mpprof_dashboards.components.text import escape, label
 from mpprof_dashboards.figures import compare, memory, plain, roofline, steps, waterfall
 from mpprof_dashboards.figures.plain import Figure
@@ -512,6 +512,21 @@ def test_what_the_host_does_while_others_work_is_an_outline_and_the_unknown_is_h
     assert f'fill="{unknown}" d=' in drawn
     assert (hatched.className, hatched.style) == ("mp-strip-unknown", {"left": "60.000%", "width": "40.000%"})
     assert said.style["color"] == "var(--mp-ink)"
+
+
+def test_what_is_merged_into_a_pixel_of_the_strip_has_its_shares_of_the_height() -> None:
+    lane = {"kind": "device", "name": "GPU", "start_ns": [0, 90], "length_ns": [90, 10], "key": [0, 0],
+            "label": [-1, -1], "count": [1, 5], "row": [-1, -1], "mixed": {"1": [(0, 0.6), (1, 0.4)]}}  # fmt: skip
+    keys = ["off_matrix_unit", "matrix_unit"]
+    timeline: Any = {"from_ns": 0, "to_ns": 100, "keys": keys, "names": [], "lanes": [lane]}
+    (row, _) = strip(timeline).children
+    image = row.children[1].children[0]
+    drawn = base64.b64decode(image.src.partition(",")[2]).decode()
+    off, unit = (theme.LANE_COLOURS[key] for key in keys)
+    assert f'fill="{off}" d="M0.0 0h9000.0v1h-9000.0zM9000.0 0.4h1000.0v0.6h-1000.0z"' in drawn
+    assert f'fill="{unit}" d="M9000.0 0h1000.0v0.4h-1000.0z"' in drawn
+    assert image.alt == "The device in this step: matrix work off Tensor Cores 96.0 ns, Tensor Cores 4.00 ns"
+    assert "Tensor Cores" in [item.children[1] for item in legend(timeline).children]
 
 
 def test_plotly_writes_a_part_as_it_does_where_orjson_is_installed() -> None:

@@ -192,6 +192,16 @@ def test_what_is_said_of_a_band_ends_within_a_narrow_card(name: str) -> None:
             assert middle + svg.width_of(label.text or "") / 2 <= width + 16, label.text
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_narrow_drawing_says_all_that_a_wide_one_says_of_its_last_bar(name: str) -> None:
+    _, _, found, drawing = drawn(name)
+    last = found.bars[-1]
+    (above,) = [each for each in drawing.iter(f"{_SVG}text") if each.get("data-of") == last.key]
+    (tail,) = [each for each in drawing.iter(f"{_SVG}text") if "mp-flow-tail" in (each.get("class") or "")]
+    told = "; ".join(filter(None, (above.text, tail.text)))
+    assert not last.computed or told == words.joined((last.name, words.duration(last.ns), last.said))
+
+
 def test_a_speedup_beside_a_profiled_step_says_what_it_is_of() -> None:
     _, _, found, _ = drawn("recorded-cpu-mixed-float16")
     (step,) = [bar for bar in found.bars if bar.key == "step"]

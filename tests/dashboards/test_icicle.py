@@ -8,6 +8,7 @@ import pytest
 from mpprof_dashboards.components.icicles import icicle
 from mpprof_dashboards.export import render
 from mpprof_dashboards.icicle import Node, tree
+from mpprof_dashboards.work import Per
 
 from tests.dashboards.fake_source import HOSTILE
 
@@ -56,7 +57,7 @@ def test_casts_are_told_from_other_work() -> None:
 
 
 def test_widths_are_shares_and_names_are_text() -> None:
-    text = render(icicle(grown(op("a", 75), op(HOSTILE, 25)), 100, "ice", "a step"))
+    text = render(icicle(grown(op("a", 75), op(HOSTILE, 25)), 100, "ice", Per(1)))
     assert "width: 75.000%" in text
     assert "&lt;a href=" in text
     assert HOSTILE not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from mpprof_dashboards.rows import Asked, Table
 
 from mpprof.model.columns import Column
 from tests.dashboards.fake_source import HOSTILE_KERNEL, FakeSource, kernel_rows, op_rows
+from tests.dashboards.test_app import draw
 
 COLUMNS = (
     Column("name", key="name"), Column("time", "ns", key="ns"), Column("share", "ratio", key="ratio"),
@@ -143,6 +145,10 @@ def test_the_parts_of_a_layer_sum_to_its_time() -> None:
     for row in table.rows:
         parts = row["unit_ns"] + row["off_ns"] + row["cast_ns"] + row["rest_ns"]
         assert parts == pytest.approx(row["ns"])
+        assert sum(ns for _, ns in row["parts"]) == pytest.approx(row["ns"])
+    divided = {row["cells"][1]: row["parts"] for row in rows.answer(table, Asked())["rows"]}["res2a"]
+    assert [kind for kind, _ in divided] == ["unit", "other"]
+    assert sum(share for _, share in divided) == pytest.approx(1, abs=0.001)
     kernels = {
         row["layer"]: row["total_ns"] / 8 for row in kernel_rows() if row["placement"] == "tensor_core"
     }
@@ -150,6 +156,24 @@ def test_the_parts_of_a_layer_sum_to_its_time() -> None:
 
 
 # --- routes ------------------------------------------------------------------------------------------------
+
+
+def found_by(id: str, part: Any) -> dict[str, Any] | None:
+    """The properties of the component with an id, in what a page is drawn as."""
+    if isinstance(part, list):
+        return next((own for each in part if (own := found_by(id, each))), None)
+    props = part.get("props", {}) if isinstance(part, dict) else {}
+    return props if props.get("id") == id else found_by(id, props.get("children")) if props else None
+
+
+@pytest.mark.parametrize("kind", ["kernel", "layer"])
+def test_the_first_rows_come_with_the_page(client: Any, kind: str) -> None:
+    asked = "run=mixed&baseline=fp32"
+    page = draw(client, f"/{kind}s", f"?{asked}")["page"]["children"]
+    table = found_by(f"{kind}s", page)
+    assert table is not None
+    answer = client.get(f"/rows.json?{asked}&table={kind}&sort=-ns").get_json()
+    assert json.loads(table["data-first"]) == answer
 
 
 def test_rows_are_asked_for_by_run_and_table(client: Any) -> None:

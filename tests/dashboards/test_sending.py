@@ -168,6 +168,30 @@ def test_a_page_is_drawn_while_the_browser_still_loads_its_scripts() -> None:
     assert source.asked == asked
 
 
+def test_the_other_pages_of_a_run_are_drawn_while_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendered, "SPARE_S", 0.0)
+    compared, begun = threading.Event(), set(threading.enumerate())
+
+    class Compared(Drawn):
+        def compare(self, runs: tuple[str, ...]) -> Any:
+            compared.set()
+            return super().compare(runs)
+
+    source = Compared()
+    query = "?run=mixed&baseline=fp32"
+    client = create_app(source, spare=True).server.test_client()
+    draw(client, "/", query)
+    assert compared.wait(60)
+    for thread in set(threading.enumerate()) - begun:
+        thread.join()
+    asked = source.asked
+    compared.clear()
+    draw(client, "/compare", query)
+    draw(client, "/kernels", query)
+    assert source.asked == asked
+    assert not compared.is_set()
+
+
 def test_pages_that_are_kept_are_bounded_and_a_failure_is_not_kept() -> None:
     kept = rendered.Rendered()
     for n in range(rendered.MOST_PAGES + 50):

@@ -12,7 +12,7 @@ import pytest
 from mpprof.analysis.memory import composition, saved
 from mpprof.diagnosis.signals import Case
 from mpprof.model.account import Phase
-from mpprof.model.memory import MemoryAccount, RecordedMemory
+from mpprof.model.memory import MemoryAccount, MemoryItem, RecordedMemory
 from tests.builders import cases as c
 from tests.builders.trace import TraceBuilder
 from tests.diagnosis.saying import finding, says
@@ -303,3 +303,19 @@ def test_another_batch_is_no_expectation() -> None:
     assert held.saved_bytes == 390 * MIB
     assert held.expected_saving_bytes is None
     assert "batches differ" in (held.why_no_expectation or "")
+
+
+def test_memory_in_16_bits_of_no_known_layer_is_not_said_to_be_absent() -> None:
+    run, mine = c.run(c.facts(fits=(c.fit(batch_size=64),))), account(MIXED)
+    assert mine is not None
+    assert mine.parts is not None
+    nameless = replace(mine, parts=replace(mine.parts, half_layers=frozenset()))
+    wide = [item for item in nameless.at_peak if (item.by, item.name) != ("dtype", "half")]
+    assigned = MemoryItem("dtype", "f16", 100 * MIB, assigned=True)
+
+    def why(*items: MemoryItem) -> str | None:
+        held = saved.against(replace(nameless, at_peak=items), None, None, account(FLOAT32), run, run)
+        return held.why_no_expectation
+
+    assert why(*wide, assigned) == "which layers hold its memory in 16 bits is not known"
+    assert why(*wide) == "no layer of this run is known to allocate in 16 bits"

@@ -43,7 +43,7 @@ _TO_THE_LAST_MARK = """async ([act, of, quiet]) => {
     const all = (selector, test) => [...page.querySelectorAll(selector)].every(test);
     const there = () => (act === 'tab'
         ? document.querySelector('.mp-tab-current')?.textContent === of : location.search.startsWith(of))
-        && last > began && page.querySelector('.mp-card')
+        && last > began && page.querySelector('.mp-card') && !page.hasAttribute('data-dash-is-loading')
         && all('.mp-graph', graph => !graph.checkVisibility() || graph.querySelector('.main-svg'))
         && all('.mp-rows', table => table.dataset.loaded) && all('#runs', runs => runs.querySelector('tr[data-run]'))
         && all('#timeline', one => one.dataset.drawn)

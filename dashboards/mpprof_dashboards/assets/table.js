@@ -160,6 +160,9 @@
         if (column.bar) {
           var mark = cell.appendChild(element("span", undefined, "mp-cell-bar mp-k-" + row.kind));
           mark.style.setProperty("--w", String(row.bar));
+          row.parts.forEach(function (part) {
+            mark.appendChild(element("i", undefined, "mp-k-" + part[0])).style.width = 100 * part[1] + "%";
+          });
         }
         var text = row.cells[at];
         if (at === 1 && row.more.length) {
@@ -211,7 +214,8 @@
     root.addEventListener("mp-again", function () {
       load(0);
     });
-    load(0);
+    if (Object.keys(state.filters).length || state.sort !== root.dataset.sort) load(0);
+    else show(JSON.parse(root.dataset.first), 0);
   }
   function look() {
     document.querySelectorAll(".mp-rows").forEach(function (root) {

@@ -7,6 +7,7 @@
   var HEIGHTS = { device: 46, host: 26, stream: 22, thread: 18 };
   var OVER = 16; /* of the strip above, which shows all steps and where the window lies */
   var AXIS = OVER + 22;
+  var STEP_ROOM = 8; /* pixels between two marks of where a step begins: closer ones would hide the work */
   var CALL = 15; /* a row of events of the host by name */
   var NARROW = 640; /* Narrower drawings have the names of lanes above them. */
   var ABOVE = 16;
@@ -67,9 +68,10 @@
     var drawing = false;
     var hits = [];
 
-    function url(run, window_, width) {
+    function url(run, window_, width, device) {
       var asking = new URLSearchParams({ run: run, width: String(width), colour: colour.value });
       if (search.value.trim()) asking.set("search", search.value.trim());
+      if (device) asking.set("only", "device");
       Object.keys(window_).forEach(function (key) {
         if (window_[key] !== null && window_[key] !== undefined) asking.set(key, String(Math.round(window_[key])));
       });
@@ -81,7 +83,7 @@
     /* Asked for beside the run's own window, and not after it. */
     var baseline =
       root.dataset.baseline &&
-      fetch(url(root.dataset.baseline, {}, 1))
+      fetch(url(root.dataset.baseline, {}, 1, true))
         .then(function (answer) {
           return answer.status === 200 ? answer.json() : null;
         })
@@ -128,7 +130,7 @@
     function loadWhole() {
       if (whole_) return;
       whole_ = { lanes: [] };
-      fetch(url(root.dataset.run, { from: 0, to: last() }, width()))
+      fetch(url(root.dataset.run, { from: 0, to: last() }, width(), true))
         .then(function (answer) {
           return answer.status === 200 ? answer.json() : whole_;
         })
@@ -146,8 +148,7 @@
       var lane = whole_ && whole_.lanes[0];
       for (var i = 0; lane && i < lane.start_ns.length; i++) {
         context.globalAlpha = lane.start_ns[i] + lane.length_ns[i] < from || lane.start_ns[i] > to ? 0.35 : 1;
-        context.fillStyle = hue(whole_.keys[lane.key[i]]);
-        context.fillRect(left + lane.start_ns[i] * per, 0, Math.max(lane.length_ns[i] * per, 0.6), OVER - 4);
+        marked(lane, i, whole_.keys, left + lane.start_ns[i] * per, Math.max(lane.length_ns[i] * per, 0.6), 0, OVER - 4);
       }
       context.globalAlpha = 1;
       context.strokeStyle = ink;
@@ -206,7 +207,7 @@
           /* Beside one step stands one step, not the beginning of the next. */
           if (from >= step.start_ns && to <= step.end_ns) window_.to = Math.min(window_.to, whole.steps[whole.step].end_ns);
           if (window_.to <= Math.max(0, window_.from)) return null;
-          return fetch(url(root.dataset.baseline, window_, width()))
+          return fetch(url(root.dataset.baseline, window_, width(), true))
             .then(function (answer) {
               return answer.status === 200 ? answer.json() : null;
             })
@@ -342,10 +343,7 @@
           var dim = term && !(lane.found && lane.found[i]) ? 0.22 : 1;
           var quiet = w > 3 && theme.quiet[key];
           context.globalAlpha = dim * (quiet || 1);
-          context.fillStyle = paint_;
-          var shares = lane.mixed && lane.mixed[i];
-          if (shares) stack(shares, row.of.keys, x, w, y, tall);
-          else context.fillRect(x, y, w - (w > 3 ? 0.5 : 0), tall);
+          marked(lane, i, row.of.keys, x, w - (w > 3 ? 0.5 : 0), y, tall);
           context.globalAlpha = dim;
           var edge = quiet ? paint_ : w > 3 && theme.edges[paint_];
           if (edge) {
@@ -366,6 +364,7 @@
           if (row.of === data) hits.push([x, w, y, tall, lane, i]);
         }
         context.globalAlpha = 1;
+        if (row.of !== data) goesOn(row, y, tall, ink, ground);
         if (lane.calls && row.of === data) calls(lane, y + tall, perNs, ink, line, ground);
         if (kernel && row.of === data && (lane.kind === "device" || lane.name === kernel.stream)) {
           context.strokeStyle = ink;
@@ -380,14 +379,28 @@
       measured(perNs, height, ink, ground);
       found.textContent = term && data.found !== undefined ? data.found.toLocaleString("en") + " found" : "";
     }
-    function stack(shares, keys, x, w, y, tall) {
+    function marked(lane, i, keys, x, w, y, tall) {
       /* What is merged into a pixel, each kind as tall as its share: most of it alone would hide the rest. */
+      var shares = (lane.mixed && lane.mixed[i]) || [[lane.key[i], 1]];
       var top = y + tall;
       shares.forEach(function (share) {
         top -= share[1] * tall;
         context.fillStyle = hue(keys[share[0]]);
         context.fillRect(x, top, w, share[1] * tall);
       });
+    }
+    function goesOn(row, y, tall, ink, ground) {
+      /* The baseline's step that ends beyond this run's, where the drawing ends with this run's. */
+      var step = base.whole.steps[base.whole.step];
+      var cut_ = to >= data.steps[data.step].end_ns && step.start_ns + row.shift >= from && step.end_ns + row.shift > to;
+      root.dataset.beyond = cut_ ? duration(step.end_ns - step.start_ns) : "";
+      if (!cut_) return;
+      var said = "goes on to " + root.dataset.beyond + " \u25b8";
+      var wide = context.measureText(said).width + 8;
+      context.fillStyle = ground;
+      context.fillRect(left + width() - wide, y, wide, tall);
+      context.fillStyle = ink;
+      context.fillText(said, left + width() - wide + 4, y + tall / 2);
     }
     function calls(lane, y, perNs, ink, line, ground) {
       /* What the thread did by name, each event below the one that it lies in. */
@@ -573,9 +586,10 @@
       }
       root.dataset.ticks = JSON.stringify(labels);
       context.strokeStyle = soft;
-      data.steps.forEach(function (each) {
+      var each_ = Math.max(1, Math.ceil((STEP_ROOM * data.steps.length) / (last() * perNs)));
+      data.steps.forEach(function (each, nth) {
         var x = left + (each.start_ns - from) * perNs;
-        if (x < left || x > left + width()) return;
+        if (nth % each_ || x < left || x > left + width()) return;
         context.beginPath();
         context.moveTo(x + 0.5, 0);
         context.lineTo(x + 0.5, height);

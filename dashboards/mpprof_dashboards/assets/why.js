@@ -55,6 +55,10 @@
     bar.querySelector(".mp-flow-end").setAttribute("x", place(now.ns));
     bar.querySelector(".mp-flow-total").textContent = now.step;
     bar.querySelector(".mp-flow-said").textContent = now.said ? " " + now.said : "";
+    var told = now.said.split("; "); /* above a narrow bar, and below it */
+    var above = drawing.querySelector('[data-of="after"]');
+    above.textContent = [above.dataset.name, now.step, told[0]].filter(Boolean).join(" \u00b7 ");
+    drawing.querySelector(".mp-flow-tail").textContent = told[1] || "";
   }
   document.addEventListener("click", function (event) {
     var toggle = event.target.closest && event.target.closest(".mp-switch[data-bit]");

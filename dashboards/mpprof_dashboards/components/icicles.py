@@ -9,25 +9,26 @@ from dash import html
 from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.icicle import KINDS, Node
+from mpprof_dashboards.work import Per
 
 MOST_DEPTH = 6
 _LEAST_RATIO = 0.004
 """Of the whole: narrower nodes are drawn together, as one that says how many they are."""
 
 
-def icicle(root: Node, whole_ns: float, id: str, per: str) -> html.Div:
+def icicle(root: Node, whole_ns: float, id: str, per: Per) -> html.Div:
     """Return the tree below `root` on a scale on which `whole_ns` is the full width."""
     return html.Div(_row(root, whole_ns, per, 0), className="mp-ice", id=id)
 
 
-def _row(parent: Node, whole_ns: float, per: str, depth: int) -> html.Div:
+def _row(parent: Node, whole_ns: float, per: Per, depth: int) -> html.Div:
     children = [child for child in parent.children if child.total >= _LEAST_RATIO * whole_ns]
     small = [child for child in parent.children if child.total < _LEAST_RATIO * whole_ns]
     base = whole_ns if depth == 0 else parent.total
     items: list[Any] = [_node(child, parent, base, whole_ns, per, depth) for child in children]
     rest = sum(child.total for child in small)
     if small and base and rest / base > 0.001:
-        said = f"{sum(child.count for child in small)} smaller: {words.duration(rest)} {per}"
+        said = f"{sum(child.count for child in small)} smaller: {words.duration(rest)} {per.text}"
         style = {"width": _percent(rest / base)}
         items.append(
             html.Div(html.Div("…", className="mp-ice-face", title=said), className="mp-ice-node", style=style)
@@ -35,12 +36,12 @@ def _row(parent: Node, whole_ns: float, per: str, depth: int) -> html.Div:
     return html.Div(items, className="mp-ice-row")
 
 
-def _node(node: Node, parent: Node, base: float, whole_ns: float, per: str, depth: int) -> html.Div:
+def _node(node: Node, parent: Node, base: float, whole_ns: float, per: Per, depth: int) -> html.Div:
     times = node.count // max(parent.count, 1)
     name = f"{times} × {node.name}" if times > 1 else node.name
     known = [kind for kind in KINDS if node.ns.get(kind)]
-    parts = [f"{theme.KIND_WORDS[kind]} {words.duration(node.ns[kind])}" for kind in known]
-    said = f"{name}: {words.duration(node.total)} {per} ({', '.join(parts)})"
+    parts = [f"{theme.kind_word(kind, per.units)} {words.duration(node.ns[kind])}" for kind in known]
+    said = f"{name}: {words.duration(node.total)} {per.text} ({', '.join(parts)})"
     face = html.Button(
         [
             html.Span(words.plain(name), className="mp-ice-name"),
@@ -87,8 +88,9 @@ def _percent(ratio: float) -> str:
     return f"{100 * ratio:.3f}%"
 
 
-def legend() -> html.Ul:
+def legend(units: str) -> html.Ul:
     items = [
-        html.Li([html.Span(className=f"mp-swatch mp-k-{kind}"), theme.KIND_WORDS[kind]]) for kind in KINDS
+        html.Li([html.Span(className=f"mp-swatch mp-k-{kind}"), theme.kind_word(kind, units)])
+        for kind in KINDS
     ]
     return html.Ul(items, className="mp-legend")

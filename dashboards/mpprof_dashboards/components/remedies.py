@@ -63,7 +63,7 @@ def remedies(document: Report, query: str) -> html.Section | None:
     data = {"data-combinations": json.dumps(combos), "data-bits": str(min(len(paying), _bits(combos)))}
     head = [
         html.P(note, className="mp-note"),
-        html.Div(combos[-1]["total"] if combos else "", className="mp-total", id="whatif-total"),
+        _total(combos),
     ]
     body = [
         html.Div(_table(rows), className="mp-scroll"),
@@ -72,6 +72,13 @@ def remedies(document: Report, query: str) -> html.Section | None:
     return cards.section(
         "What to change", html.Div(body, className="mp-card"), head=head, id="whatif", **data
     )
+
+
+def _total(combos: Sequence[Combination]) -> html.Div:
+    """Return the step with all remedies, with the room of the longest line that a switch may write there."""
+    said = html.Div(combos[-1]["total"] if combos else "", id="whatif-total")
+    most = max((each["total"] for each in combos), key=len, default="")
+    return html.Div(said, className="mp-total", **{"data-most": most})
 
 
 _GAINS, _AFTER = "Gains", "Step after"

@@ -45,8 +45,13 @@ def strip(timeline: Timeline) -> html.Div:
 def legend(timeline: Timeline) -> html.Ul:
     """Return a legend of the colours that the strip shows."""
     lanes = {lane["kind"]: lane for lane in reversed(timeline["lanes"])}
-    shown = {key for kind in ("host", "device") if kind in lanes for key in lanes[kind]["key"]}
-    keys = {timeline["keys"][key] for key in shown}
+    keys = {
+        timeline["keys"][key]
+        for kind in ("host", "device")
+        if kind in lanes
+        for at in range(len(lanes[kind]["key"]))
+        for key, _ in _shares(lanes[kind], at)
+    }
     looks: dict[tuple[str, bool], list[str]] = {}  # what looks the same on the host is one
     for key, colour in theme.LANE_COLOURS.items():
         if key in keys:
@@ -92,12 +97,15 @@ def _row(timeline: Timeline, lane: TimelineLane, kind: str) -> html.Div:
 def _drawing(timeline: Timeline, lane: TimelineLane, start: int, whole: int) -> str:
     """Return the lane as a picture of one path for each colour, stretched to whatever width there is."""
     paths: dict[tuple[str, str], list[str]] = {}
-    for begin, length, key in zip(lane["start_ns"], lane["length_ns"], lane["key"], strict=True):
+    for at, (begin, length) in enumerate(zip(lane["start_ns"], lane["length_ns"], strict=True)):
         low, high = max(begin - start, 0), min(begin + length - start, whole)
         if high > low:
-            x, w = 10_000 * low / whole, max(10_000 * (high - low) / whole, 2.0)
-            name = timeline["keys"][key]
-            paths.setdefault(_look(name, (high - low) / whole), []).append(f"M{x:.1f} 0h{w:.1f}v1h-{w:.1f}z")
+            x, w, foot = 10_000 * low / whole, max(10_000 * (high - low) / whole, 2.0), 1.0
+            for key, share in _shares(lane, at):
+                look = _look(timeline["keys"][key], (high - low) / whole)
+                foot -= share
+                place = f"M{x:.1f} {round(foot, 3):g}h{w:.1f}v{round(share, 3):g}h-{w:.1f}z"
+                paths.setdefault(look, []).append(place)
     body = "".join(
         f'<path fill="{colour}"{more} d="{"".join(parts)}"/>' for (colour, more), parts in paths.items()
     )
@@ -106,6 +114,12 @@ def _drawing(timeline: Timeline, lane: TimelineLane, start: int, whole: int) -> 
         f"{body}</svg>"
     )
     return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
+
+
+def _shares(lane: TimelineLane, at: int) -> list[tuple[int, float]]:
+    """Return what an interval stands for, by key: of what is merged into a pixel each kind has its share of
+    the height."""
+    return lane.get("mixed", {}).get(str(at)) or [(lane["key"][at], 1.0)]
 
 
 def _look(name: str, ratio: float) -> tuple[str, str]:
@@ -217,9 +231,10 @@ def _ticks(whole_ns: float) -> Sequence[float]:
 
 
 def _alt(timeline: Timeline, lane: TimelineLane, kind: str) -> str:
-    sums: dict[str, int] = {}
-    for length, key in zip(lane["length_ns"], lane["key"], strict=True):
-        name = theme.LANE_LABELS[timeline["keys"][key]]
-        sums[name] = sums.get(name, 0) + length
+    sums: dict[str, float] = {}
+    for at, length in enumerate(lane["length_ns"]):
+        for key, share in _shares(lane, at):
+            name = theme.LANE_LABELS[timeline["keys"][key]]
+            sums[name] = sums.get(name, 0.0) + share * length
     parts = sorted(sums.items(), key=lambda item: -item[1])[:5]
     return f"The {kind} in this step: " + ", ".join(f"{name} {words.duration(ns)}" for name, ns in parts)

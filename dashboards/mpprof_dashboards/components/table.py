@@ -8,15 +8,20 @@ from urllib.parse import urlencode
 
 from dash import html
 
-from mpprof.model.columns import Column
-from mpprof_dashboards.rows import EXAMPLES, Asked, Shown, Table, answer, header
+from mpprof_dashboards.rows import EXAMPLES, Asked, Shown, Table, answer, asked, header
 
 
 def table(
-    id: str, columns: tuple[Column, ...], *, label: str, asks: dict[str, str], sort: str, version: str
+    id: str,
+    known: Table,
+    *,
+    label: str,
+    asks: dict[str, str],
+    sort: str,
+    version: str,
 ) -> html.Div:
     """Return a table that fills itself from `/rows.json` with `asks`, first sorted by `sort` ("-ns":
-    descending).
+    descending); the first rows of that come with it.
 
     It fills itself again, filtered and sorted as it stands, when `version` changes."""
     shape = [
@@ -29,8 +34,9 @@ def table(
             "hint": each.hint
             or (f"filter by the unit shown, or {EXAMPLES[each.unit]}" if each.number else ""),
         }
-        for each in columns
+        for each in known.columns
     ]
+    first = answer(known, asked({"sort": sort}))
     return html.Div(
         id=id,
         className="mp-rows",
@@ -40,6 +46,7 @@ def table(
             "data-sort": sort,
             "data-label": label,
             "data-version": version,
+            "data-first": json.dumps(first),
         },
     )
 

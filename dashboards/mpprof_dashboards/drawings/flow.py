@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import TYPE_CHECKING
 
 from mpprof.model.account import tells
@@ -455,12 +456,17 @@ def draw(flow: Flow, label: str = "", query: str = "") -> str:
             y += _ROOM_FOR_BANDS
         elif row + 1 < len(flow.bars):
             y += _GAP + 6 if below else _GAP - 8
+    last = flow.bars[-1]
+    rest = last.said.partition("; ")[2] if last.computed else ""
+    # A switch of a remedy writes into it, so that it is there without words, too.
+    tail = svg.element("text", escape(words.plain(rest)), x=0, y=y + 15, class_="mp-flow-above mp-flow-tail")
+    tail = svg.element("g", tail, class_="mp-flow-narrow")
     patterns = svg.element("defs", "".join(map(_pattern, theme.FLOW_COLOURS)))
     return svg.element(
         "svg",
-        patterns + "".join(names) + "".join(inside),
+        patterns + "".join(names) + tail + "".join(inside),
         xmlns=svg.NAMESPACE,
-        class_="mp-flow",
+        class_="mp-flow mp-flow-tailed" if rest else "mp-flow",
         height=f"{y + 8:g}",
         role="group",
         aria_label=label,
@@ -494,7 +500,8 @@ def _names(bar: Bar, y: float, height: int, *, below: bool) -> str:
     )
     beside += svg.text(bar.note, x=-14, y=middle + 12, class_="mp-flow-note")
     said = words.joined((bar.name, words.duration(bar.ns), bar.said.partition(";")[0]))
-    above = svg.text(said, x=0, y=y + height + 14 if below else y - 5, class_=f"mp-flow-above{strong}")
+    place = {"x": 0, "y": y + height + 14 if below else y - 5}
+    above = svg.text(said, **place, class_=f"mp-flow-above{strong}", data_of=bar.key, data_name=bar.name)
     return svg.element("g", beside, class_="mp-flow-wide") + svg.element("g", above, class_="mp-flow-narrow")
 
 

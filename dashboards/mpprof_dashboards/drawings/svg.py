@@ -9,7 +9,7 @@ from typing import Any
 from mpprof.report import words
 
 NAMESPACE = "http://www.w3.org/2000/svg"
-ROOM = (240, 360, 480, 600, 720, 860, 1000, 1200, 1450)
+ROOM = (240, 320, 360, 480, 600, 720, 860, 1000, 1200, 1450)
 """Widths of a drawing, in pixels: a label that fits from one of them on has the class `mp-from-…`."""
 LETTER = 6.9
 """Pixels of the width of a letter, on average, at 12.5 pixels of height."""

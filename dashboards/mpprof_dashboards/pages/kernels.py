@@ -37,7 +37,7 @@ def layout(context: Context) -> list[Any]:
     ops = context.source.ops(context.run, in_steps=True)
     return [
         where(document, kernels),
-        _table(context, document, kind, len({row["device"] for row in kernels}) > 1),
+        _table(context, document, kind),
         _roofline(document, ops, context, picks=kind != "product"),
     ]
 
@@ -82,9 +82,8 @@ def where(document: Report, kernels: list[KernelRow]) -> html.Section:
 _TITLES = {"kernel": "Kernels", "product": "Products", "op": "Ops", "layer": "Layers"}
 
 
-def _table(context: Context, document: Report, kind: str, devices: bool) -> html.Section:
+def _table(context: Context, document: Report, kind: str) -> html.Section:
     each = work.per(document)
-    columns = work.columns_of(kind, each, devices=devices)
     asks = {"run": context.run, "baseline": context.choice.baseline or "", "table": kind}
     query = context.choice.query()
     switch = segments.group(
@@ -97,7 +96,7 @@ def _table(context: Context, document: Report, kind: str, devices: bool) -> html
     note = f"times {each.text}{work.over(document)}; a click opens a row; filters: words, or >= 1 ms"
     rows = table(
         f"{kind}s",
-        columns,
+        work.table(context.source, context.run, document, kind),
         label=f"{_TITLES[kind]} of the run",
         asks=asks,
         sort=work.SORT,

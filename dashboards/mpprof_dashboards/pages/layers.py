@@ -32,7 +32,7 @@ def layout(context: Context) -> list[Any]:
     asks = {"run": context.run, "baseline": context.choice.baseline or "", "table": "layer"}
     rows = table(
         "layers",
-        work.columns_of("layer", each),
+        work.table(context.source, context.run, document, "layer"),
         label="Layers of the run",
         asks=asks,
         sort=work.SORT,
@@ -70,7 +70,7 @@ def icicles(source: RunTables, run: str, document: Report, baseline: str | None)
     return cards.section(
         "Layers",
         html.Div(parts, className="mp-card mp-scroll"),
-        head=[legend(), html.P(note, className="mp-note mp-right")],
+        head=[legend(each.units), html.P(note, className="mp-note mp-right")],
     )
 
 
@@ -101,7 +101,7 @@ def _line(title: str, trees: list[Node], scale_ns: tuple[float, float], id: str,
                     className="mp-ice-phase",
                     title=f"{name} {each.text}",
                 ),
-                icicle(node, node.total, f"{id}-{key}", each.text),
+                icicle(node, node.total, f"{id}-{key}", each),
             ],
             className="mp-ice-column",
             style={

@@ -21,7 +21,7 @@ from mpprof.model.memory import (
 )
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary
-from mpprof.tensors import WIDE
+from mpprof.tensors import HALF, WIDE
 
 _BACKWARD = ("forward", "backward")
 _TOLD_RATIO = 0.05
@@ -30,6 +30,8 @@ _PART_RATIO = 0.01
 """Of the expected saving: what is less is no cause, and part of what is unexplained."""
 _HARDLY_RATIO = 0.1
 """Of what was saved: a driver's figure that falls by less does not show it."""
+_NARROW = HALF | {"f16", "bf16"}
+"""Types of 16 bits, XLA's names among them: what it assigns for a whole program is of no layer."""
 
 
 def against(
@@ -115,6 +117,8 @@ def _why_not(memory: MemoryAccount, base: MemoryAccount, run: Run | None, base_r
     if None not in batch and batch[0] != batch[1]:
         return f"the batches differ: {batch[1]} in the baseline, {batch[0]} in this run"
     if memory.parts and not memory.parts.half_layers:
+        if any(item.by == "dtype" and item.name in _NARROW for item in memory.at_peak):
+            return "which layers hold its memory in 16 bits is not known"
         return "no layer of this run is known to allocate in 16 bits"
     return None
 
