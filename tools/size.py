@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_660,
     "mpprof/api": 1_520,
     "mpprof/cli": 2_340,
-    "mpprof/diagnosis": 7_490,
+    "mpprof/diagnosis": 7_500,
     "mpprof/forecasts": 2_460,
     "mpprof/launch": 890,
     "mpprof/model": 2_850,
