@@ -84,8 +84,13 @@ VALIDITY = (
         loop=True,
     ),
     Row(
-        "MP902", ANY, "compile one model once and fit it again, its weights set back where it starts anew: "
+        "MP902", KERAS, "compile one model once and fit it again, its weights set back where it starts anew: "
         "a new model, and model.compile(), compile the step anew",
+        case="each fit",
+    ),
+    Row(
+        "MP902", WITHOUT_KERAS, "train one model again, its weights set back where it starts anew: a new model "
+        "compiles the step anew",
         case="each fit",
     ),
     Row(
