@@ -84,8 +84,12 @@ VALIDITY = (
         loop=True,
     ),
     Row(
-        "MP902", ANY, "compile one model once and fit it again, its weights set back where it starts anew: "
+        "MP902", KERAS, "compile one model once and fit it again, its weights set back where it starts anew: "
         "a new model, and model.compile(), compile the step anew",
+        case="each fit",
+    ),
+    Row(
+        "MP902", ANY - KERAS, "build the model and its step once, and set the weights back where it starts anew",
         case="each fit",
     ),
     Row(
