@@ -27,6 +27,8 @@ READ_ALL_PARTS = (
     "tests/diagnosis/test_manual.py",
     "tests/diagnosis/test_remedies.py::test_every_row_is_of_a_rule_or_of_what_is_to_be_recorded",
     "tests/diagnosis/test_remedies.py::test_every_value_is_filled_in",
+    "tests/record/test_remedies_cure.py::test_every_cause_is_tried_or_has_a_reason_why_not",
+    "tests/planted/test_promises.py::test_each_planted_cause_with_a_switch_among_its_remedies_has_a_case_above",
     "tests/dashboards/test_app.py::test_every_page_of_the_folder_is_registered_once",
 )
 """Tests that a new part has to pass beside its own."""
@@ -87,6 +89,15 @@ def test_the_examples_pass_their_tests(tree: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(f"{name} ." in done.stdout for name in tests)
+
+
+def test_the_file_that_is_named_for_a_causes_remedies_has_them() -> None:
+    named = re.findall(r"`rows_of_(\w+)\.py`\s+\(([^)]*)\)", (ROOT / "CONTRIBUTING.md").read_text())
+    folder = ROOT / "mpprof" / "diagnosis" / "remedies"
+    assert {f"rows_of_{name}.py" for name, _ in named} == {path.name for path in folder.glob("rows_of_*.py")}
+    for name, codes in named:
+        text = (folder / f"rows_of_{name}.py").read_text()
+        assert set(re.findall(r'\bRow\(\s*"(MP\d)\d\d"', text)) == set(codes.split(", ")), name
 
 
 def test_the_functions_that_the_architecture_names_exist() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import lzma
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+CODE = re.compile(r"MP\d{3}")
 CLOSE = 1e-9
 """Numbers may differ by this share: the order of a sum."""
 
@@ -29,24 +31,43 @@ def differences(before: Any, now: Any, at: str = "") -> Iterator[str]:
     """Yield each key whose value is no longer what it was, with both values; also keys that are gone or new, and keys
     in another order."""
     if isinstance(before, dict) and isinstance(now, dict):
-        for key in [*before, *(key for key in now if key not in before)]:
-            where = f"{at}.{key}" if at else key
-            if key not in now:
-                yield f"{where}: gone (was {_short(before[key])})"
-            elif key not in before:
-                yield f"{where}: new ({_short(now[key])})"
-            else:
-                yield from differences(before[key], now[key], where)
-        common = [key for key in before if key in now]
-        if common != [key for key in now if key in before]:
-            yield f"{at}: its keys are in another order"
+        yield from _by_key(before, now, at, f"{at}.{{}}" if at else "{}", "keys")
     elif isinstance(before, list) and isinstance(now, list):
+        named, names = _named(before), _named(now)
+        if named is not None and names is not None:
+            yield from _by_key(named, names, at, at + "[{}]", "entries")
+            return
         if len(before) != len(now):
             yield f"{at}: {len(before)} entries, now {len(now)}"
         for row, (one, other) in enumerate(zip(before, now, strict=False)):
             yield from differences(one, other, f"{at}[{row}]")
     elif not _same(before, now):
         yield from _lines(before, now, at)
+
+
+def _by_key(before: dict[str, Any], now: dict[str, Any], at: str, spelled: str, what: str) -> Iterator[str]:
+    for key in [*before, *(key for key in now if key not in before)]:
+        where = spelled.format(key)
+        if key not in now:
+            yield f"{where}: gone (was {_short(before[key])})"
+        elif key not in before:
+            yield f"{where}: new ({_short(now[key])})"
+        else:
+            yield from differences(before[key], now[key], where)
+    if [key for key in before if key in now] != [key for key in now if key in before]:
+        yield f"{at}{': ' if at else ''}its {what} are in another order"
+
+
+def _named(entries: list[Any]) -> dict[str, Any] | None:
+    """Return the entries of a list by their code, which of codes alone is the entry itself; None where one has none, or
+    two have the same."""
+    codes = [each.get("code", each.get("key")) if isinstance(each, dict) else each for each in entries]
+    named = {
+        code: each
+        for code, each in zip(codes, entries, strict=True)
+        if isinstance(code, str) and (isinstance(each, dict) or CODE.fullmatch(code))
+    }
+    return named if len(named) == len(entries) else None
 
 
 def _lines(before: Any, now: Any, at: str) -> Iterator[str]:

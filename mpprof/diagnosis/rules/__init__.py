@@ -1,6 +1,6 @@
 """The rules: one file per cause, its docstring is its manual page.
 
-Adding a cause: one file here, its row in `diagnosis.remedies`, one test.
+Adding a cause: CONTRIBUTING.md, "A rule".
 """
 
 from __future__ import annotations
