@@ -29,10 +29,9 @@ TOO_WIDE = 2.0
 class Trained:
     """One training. `rung`: the rung of the ladder that it was run for, `cycle`: the cycle within it, both
     counted from 0; `round`: how many its setting has had, from 1. Where `error` is set, nothing was measured.
-    `script_failed`: it is the script that failed, if that was under the first setting. `curve`: applied updates
-    and the mean loss up to there.
-    `finite`: whether its last loss is; None: none was recorded. `took`: how many layers compute in the
-    policy's type, of how many; None: not asked, or not known."""
+    `script_failed`: it is the script that failed, if that was under the first setting. `curve`: applied
+    updates and the mean loss up to there. `finite`: whether its last loss is; None: none was recorded.
+    `took`: how many layers compute in the policy's type, of how many; None: not asked, or not known."""
 
     setting: Setting
     rung: int
