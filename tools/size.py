@@ -28,7 +28,7 @@ STATEMENTS = {
     "mpprof/forecasts": 2_460,
     "mpprof/launch": 890,
     "mpprof/model": 2_850,
-    "mpprof/numbers": 1_540,
+    "mpprof/numbers": 1_670,
     "mpprof/record": 6_150,
     "mpprof/report": 4_040,
     "mpprof/runs": 450,
