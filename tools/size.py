@@ -21,10 +21,10 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 580,
-    "mpprof/analysis": 10_660,
+    "mpprof/analysis": 10_710,
     "mpprof/api": 1_520,
     "mpprof/cli": 2_340,
-    "mpprof/diagnosis": 7_490,
+    "mpprof/diagnosis": 7_510,
     "mpprof/forecasts": 2_460,
     "mpprof/launch": 890,
     "mpprof/model": 2_850,
@@ -33,7 +33,7 @@ STATEMENTS = {
     "mpprof/report": 4_040,
     "mpprof/runs": 450,
     "mpprof/store": 1_130,
-    "mpprof/traces": 5_950,
+    "mpprof/traces": 5_960,
     "mpprof/trial": 1_150,
     "dashboards/mpprof_dashboards": 4_590,
 }

@@ -33,6 +33,6 @@ class Products(Table):
         unstated = sum(row["total_ns"] for row in whole if row["shape"] is None)
         if unstated and mine.trace is not None:
             ratio = unstated / sum(row["total_ns"] for row in whole)
-            why = mine.trace.missing.get("shapes", "the trace states no inputs of these ops")
+            why = mine.trace.missing.get("shapes", "the trace does not state what these kernels multiply")
             output.note(args, f"the shapes of {words.percent(ratio)} of the matrix time are not known: {why}")
         return rows, whole

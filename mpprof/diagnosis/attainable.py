@@ -89,9 +89,7 @@ def at_best_rates(signals: Signals, rows: Iterable[int]) -> tuple[Claim, ...]:
 
 def _bytes_per_call(cell: Cell) -> float:
     return (
-        (cell.bytes_per_step or 0.0) / cell.calls_per_step
-        if cell.calls_per_step and cell.ns_per_step
-        else 0.0
+        (cell.bytes_per_step or 0.0) / cell.done_per_step if cell.done_per_step and cell.ns_per_step else 0.0
     )
 
 

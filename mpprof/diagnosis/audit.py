@@ -149,7 +149,8 @@ def _quantised(layers: Sequence[LayerFacts]) -> str | None:
     each = "; ".join(f"to {kind}: {evidence.listed(those)}" for kind, those in names.items())
     return (
         f"Quantised {each}. Their kernels are whole numbers, which training does not change (Keras trains "
-        "LoRA's weights beside them), and which unit multiplies them depends on the kernel"
+        "LoRA's weights beside them), and which unit multiplies them depends on the kernel. Keras refuses "
+        "them beside float16"
     )
 
 
@@ -198,13 +199,13 @@ def _called(gpu: DeviceFacts) -> str | None:
 def _mixed(model: ModelFacts | None, own: str | None, gpu: DeviceFacts | None) -> str:
     """Return the policy to train under: the model's own where that is mixed; of quantised layers the one that
     they were quantised from, or where that is float32 the one that needs no loss scaling, if the card has
-    units for it. A TPU has none for float16."""
+    units for it: Keras refuses whole numbers beside float16. A TPU has no units for float16."""
     if gpu is not None and gpu.kind == "tpu":
         return "mixed_bfloat16"
     quantised = [f.dtype_policy or "" for f in (model.layers if model else ()) if f.quantized]
     if any("_float16" in name for name in (own or "", *quantised)):
         return "mixed_float16"
-    if "bfloat16" in (own or ""):
+    if "bfloat16" in (own or "") or any(name.startswith("int") for name in quantised):
         return "mixed_bfloat16"
     return "mixed_bfloat16" if quantised and not expected.emulates_bfloat16(gpu) else "mixed_float16"
 

@@ -11,6 +11,7 @@ from mpprof.diagnosis import evidence, launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
 from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS, said_of_unlike, time_ns
 from mpprof.diagnosis.outcomes import (
+    FORWARD_ALONE,
     GENERAL,
     INVALID,
     NO_GPU,
@@ -412,6 +413,8 @@ def _ask(rule: Rule, signals: Signals, warnings: list[str], *, strict: bool) -> 
         if getattr(rule, "OF_ACCELERATOR", False) and signals.on_cpu:
             return NO_GPU
         answer = rule.judge(signals)
+        if isinstance(answer, Clear) and signals.forward_alone and getattr(rule, "OF_TRAINING", False):
+            return FORWARD_ALONE
         if signals.in_window and isinstance(answer, Clear) and signals.busy_ratio < MOSTLY_IDLE_RATIO:
             return _clear_of_steps(rule, signals, answer)
         return answer

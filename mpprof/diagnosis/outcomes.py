@@ -160,6 +160,7 @@ NO_MATRIX_UNITS = NotApplicable("the device has no matrix units")
 NOT_IN_16_BITS = NotApplicable("the run does not compute in 16 bits")
 NOT_NVIDIA = NotApplicable("the device is not NVIDIA's")
 ONLY_INFERS = NotApplicable("the trace shows an inference: no gradients and no optimizer")
+FORWARD_ALONE = NotApplicable("the window holds no backward pass and no optimizer")
 NO_GPU = NotApplicable("the run used no GPU")
 OUT_OF_MEMORY = NotApplicable("training ran out of memory")
 ENDED_BY_ERROR = NotApplicable("an error ended the training")
@@ -188,10 +189,11 @@ class Rule(Protocol):
     looks at. `SPECIFICITY` is GENERAL where a rule states none; `BOUND = "host"` says that its remedy
     shortens the host's work and not the device's. A rule that can judge a model before it trains also has
     `check_model` (`audit.ModelRule`). One with `OF_TRAINING = True` asks of gradients, updates or the
-    loss: it does not apply to an inference. One with `OF_ACCELERATOR = True` asks of a GPU's or a TPU's
-    work: it does not apply to a run on a CPU. `LEADS` says of a rule whose finding comes before all costs
-    what it then is (see `Leads`). `SAYS` is its finding as the answer says it, where title or summary do
-    not serve; `ONCE` what follows the step time after its remedy ("once the input keeps up")."""
+    loss: it does not apply to an inference, and a window without a backward pass does not clear it. One with
+    `OF_ACCELERATOR = True` asks of a GPU's or a TPU's work: it does not apply to a run on a CPU. `LEADS` says
+    of a rule whose finding comes before all costs what it then is (see `Leads`). `SAYS` is its finding as the
+    answer says it, where title or summary do not serve; `ONCE` what follows the step time after its remedy
+    ("once the input keeps up")."""
 
     __name__: str
     __doc__: str | None

@@ -154,6 +154,12 @@ class Signals:
         return conditions.shows_inference(self)
 
     @property
+    def forward_alone(self) -> bool:
+        """The account is of a forward pass, or of a part of one, and no records tell of a training."""
+        account = self.case.account
+        return self.case.run.facts is None and account is not None and account.unit in ("pass", "part")
+
+    @property
     def how_to_compare(self) -> str:
         """Why there is no speedup, and how to record the run that is missing for one."""
         return f"{self._why_no_comparison}. {self.advice('record other precision', 'how')}"

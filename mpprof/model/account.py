@@ -71,6 +71,8 @@ class Cell:
     `busy_ns_per_step` is the plain sum of durations, hidden time included. `layer` is one even
     where a fusion works for several: that of its matrix work, else of most of its work. `candidates`: where
     the layer is not known, all those of which it is one; () where they are not known either.
+    `calls_per_step` are those that begin in the steps; `shares_per_step` counts each by the share of its time
+    that lies in them (None: all of it), and so do operations and bytes.
     """
 
     category: Class
@@ -93,6 +95,12 @@ class Cell:
     inputs: Precision | None = None  # of matrix work: the type of its op's inputs; None: not stated
     hlo: HloInstruction | None = None  # its op's; None: not stated
     candidates: tuple[str, ...] = ()
+    shares_per_step: float | None = None
+
+    @property
+    def done_per_step(self) -> float:
+        """What operations and bytes are of: whole calls, and the shares of those at the edge of the steps."""
+        return self.calls_per_step if self.shares_per_step is None else self.shares_per_step
 
 
 BUSY_RATIO = 0.03

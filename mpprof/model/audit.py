@@ -105,11 +105,6 @@ class AuditReport:
         names = [name for name, _ in self.policies] or [self.policy or ""]
         return any("16" in name or "float8" in name for name in names)
 
-    @property
-    def whole(self) -> bool:
-        """Whether all layers that multiply do so in whole numbers."""
-        return bool(self.policies) and all(name.startswith("int") for name, _ in self.policies)
-
     def __repr__(self) -> str:
         causes = ", ".join(dict.fromkeys(f"{note.code} {note.slug}" for note in self.notes))
         return f"Audit of {_head(self)}: {causes or 'nothing found'}"
@@ -142,7 +137,9 @@ def lines(report: AuditReport) -> list[str]:
     own = bool(report.custom) and "16" in (report.policy or "")
     if report.multiplies is False:
         said += ["", _NO_PRODUCTS]
-    elif report.policy and not report.narrow and not own and not report.whole and report.pays is not False:
+    elif (
+        report.policy and not report.narrow and not own and not report.quantised and report.pays is not False
+    ):
         said += [
             "",
             f"It computes in {report.policy} as it is; sizes are judged as for mixed precision. "

@@ -498,11 +498,13 @@ class MemoryForecast:
 @frozen
 class AliveBuffer:
     """A buffer of a program. `hlo`: what made it, with the type and shape of that part of its result; None:
-    not known. `scratch`: a library call's own working space."""
+    not known. `scratch`: a library call's own working space. `recasts`: it holds an argument of the program
+    in another type, and nothing else."""
 
     hlo: HloInstruction | None
     bytes: int
     scratch: bool = False
+    recasts: bool = False
 
 
 @frozen

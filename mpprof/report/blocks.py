@@ -66,7 +66,8 @@ class Folded:
 
 @frozen
 class Bars:
-    """How a time is divided. `per` says what the times are of; the rows, without parts, sum to it."""
+    """How a time is divided. `per` says what the times are of; the rows, without parts, sum to
+    `whole_ns`, but for what is too short to be listed."""
 
     rows: Sequence[TimeRow]
     per: str

@@ -109,12 +109,6 @@ def _facts(document: Report) -> list[tuple[str, list[str]]]:
     return [(label, lines) for label, lines in found if lines]
 
 
-def summed(rows: Sequence[content.TimeRow]) -> tuple[float, float]:
-    """Return the sum of the rows, without parts, and its share of the whole."""
-    whole = [row for row in rows if not row.part]
-    return sum(row.ns for row in whole), round(sum(max(0.0, row.ratio) for row in whole), 6)
-
-
 def _run_time(document: Report) -> Iterator[Block]:
     rows = content.run_time_rows(document)
     if not rows:

@@ -99,8 +99,7 @@ def _bars(found: Bars) -> Iterator[str]:
     for row in found.rows:
         hidden = words.duration(row.hidden_ns) if row.hidden_ns >= 1 else ""
         yield f"| {_indent(row.part)}{escape(row.label)} | {column(row.ns)} | {row.share} | {hidden} |"
-    sum_ns, ratio = composing.summed(found.rows)
-    yield from (f"| **sum** | {column(sum_ns)} | {words.percent(ratio)} | |", "")
+    yield from (f"| **sum** | {column(found.whole_ns)} | {words.percent(1.0)} | |", "")
 
 
 def _table(found: Table) -> Iterator[str]:

@@ -23,7 +23,6 @@ from mpprof.report.blocks import (
     Text,
     Title,
 )
-from mpprof.report.content import TimeRow
 from mpprof.report.page import Page, wrapped
 
 LABELS = 14
@@ -88,8 +87,8 @@ def _add(page: Page, block: Block, before: Block | None) -> None:
             page.heading(title)
             for line in lines:
                 page.paragraph(line, indent=2, hang=2)
-        case Bars(rows, _, whole_ns):
-            for line in _bars(rows, words.column(whole_ns), page.width):
+        case Bars():
+            for line in _bars(block, words.column(block.whole_ns), page.width):
                 page.row(line)
         case Table():
             if not block.headless and not isinstance(before, Heading):
@@ -114,8 +113,9 @@ def _facts(page: Page, items: Sequence[tuple[str, Sequence[str]]], aligned: bool
             page.paragraph(line, label=label, indent=indent, hang=LABELS if aligned else 2)
 
 
-def _bars(rows: Sequence[TimeRow], column: Callable[[float], str], width: int) -> Iterator[str]:
-    """Yield a line for each row and their sum; bars take what a line of 80 leaves, 26 columns at most."""
+def _bars(found: Bars, column: Callable[[float], str], width: int) -> Iterator[str]:
+    """Yield a line for each row and the whole; bars take what a line of 80 leaves, 26 columns at most."""
+    rows = found.rows
     names = [f"{'  ' * row.part}{row.label}" for row in rows]
     label = max(map(len, names), default=3)
     ns = max((len(column(row.ns)) for row in rows), default=7) + 1
@@ -127,8 +127,7 @@ def _bars(rows: Sequence[TimeRow], column: Callable[[float], str], width: int) -
         notes = [f"+{words.duration(row.hidden_ns)} hidden"] if row.hidden_ns >= 1 else []
         text = ", ".join([*notes, row.text] if row.text else notes)
         yield f"{line}  {text if len(text) <= width - len(line) - 2 else ', '.join(notes)}"
-    sum_ns, ratio = composing.summed(rows)
-    yield f"  {'sum':<{label}} {'':<{bar}} {column(sum_ns):>{ns}} {words.percent(ratio):>8}"
+    yield f"  {'sum':<{label}} {'':<{bar}} {column(found.whole_ns):>{ns}} {words.percent(1.0):>8}"
 
 
 def _judged(page: Page, found: Judged) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -86,3 +87,30 @@ def test_the_skill_says_what_the_page_says_and_the_page_names_every_key(
     named = {part.strip(" `") for row in rows for part in row.split(",")}
     assert named <= keys
     assert {key for key in found if key not in ("schema", "run", "answer")} <= named
+
+
+def test_every_command_of_the_page_for_agents_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Placeholders stand for samples; what `forecast` compiles with is not installed everywhere."""
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    (tmp_path / "mpprof.toml").write_text("[bounds]\nmax_skipped_ratio = 1\n")
+    mixed, plain, recorded = (
+        str(SAMPLES / name) for name in (*RUNS[0], "recorded-cpu-mixed-float16") if name is not None
+    )
+    stands = {"logs/mixed": mixed, "RUN": mixed, "BEFORE": plain, "AFTER": mixed, "MODEL": recorded,
+              "CODE": "MP402", "FILE": str(tmp_path / "mpprof.toml")}  # fmt: skip
+    found = re.findall(r"(?:^|`)mpprof ([a-z]+ [^`\n]+)", page, re.MULTILINE)
+    named = set()
+    for words in (command.split() for command in found):
+        named.add(words[0])
+        if words[0] == "forecast":
+            words = ["forecast", "--help"]
+        given = [stands.get(word, word) for word in words]
+        try:
+            code = main(given)
+        except SystemExit as left:  # of --help
+            code = left.code
+        assert code == 0, given
+        assert capsys.readouterr().out or words[0] == "check", given
+    assert named == {"report", "explain", "compare", "check", "audit", "forecast"}

@@ -100,6 +100,10 @@ def test_who_exchanges_gradients_one_by_one_is_told_of_buckets(names: tuple[str,
     told = " ".join(each.text for each in choose("MP705", Signals(c.case(records=None, trace=trace))))
     assert ("larger buckets" in told, "no_sync" in told) == (buckets, buckets)
     assert ("exchange many gradients at once" in told) is not buckets
+    forward = c.case(records=None, trace=trace, account=replace(c.account(), unit="part"))
+    assert [each.text for each in choose("MP705", Signals(forward))] == [
+        "a larger batch on each device: more work for the same bytes"
+    ]
 
 
 SIXTEEN_BIT_SUM = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

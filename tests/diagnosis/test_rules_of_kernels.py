@@ -348,6 +348,17 @@ def test_mp405_transposes_of_the_models_own_are_ranked_by_gain_as_norms_are(fami
     assert len(both) == 2
 
 
+@pytest.mark.parametrize(("ms", "said"), [(2.0, "clear"), (2.4, "info")])
+def test_mp405_names_transposes_of_a_sixth_of_the_busy_time_in_a_step_that_is_mostly_idle(ms, said) -> None:
+    """Seen in a public trace: 17 % of the busy time, below any limit of the whole step."""
+    case = c.case(account=c.account(c.cell("idle_other", 86), c.cell("layout", ms), c.healthy(14 - ms)))
+    assert says("MP405", case) == said
+    if said == "info":
+        found = finding("MP405", case)
+        assert "17.1 % of the device's work" in found.summary
+        assert found.gain_ns_per_step == pytest.approx(2.4 * c.MS)
+
+
 def test_mp405_does_not_take_concatenations_for_transposes() -> None:
     """Seen on an A100: 2.6 of 3.6 ms of "layout" were `aten::cat`, which no other layout spares."""
     cat = c.cell("layout", 9, kernel="CatArrayBatchedCopy<float, 4>", op_type="aten::cat")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from mpprof.api import workflows
+from mpprof.diagnosis.outcomes import FORWARD_ALONE
 from mpprof.model.finding import Diagnosis
 from mpprof.report import json as documents
-from tests.builders import keras2, windows
+from tests.builders import keras2, unmarked, windows
 from tests.builders import precision_oddities as oddities
 from tests.builders.read_back import brief, text, without_finding
 from tests.traces import kineto
@@ -139,6 +140,17 @@ def test_what_only_infers_is_not_asked_for_a_training_in_float32(optimizer: bool
     said = reasons(found)["MP906"]
     assert ("record the same run in float32" in said) is optimizer
     assert ("another run of the same inference" in said) is not optimizer
+
+
+def test_a_window_without_a_backward_pass_clears_nothing_of_gradients(tmp_path: Path) -> None:
+    """A count of a public trace: "optimizer, clipping, loss, exchange of gradients: clear" of a forward pass, in which
+    FSDP had only prepared for a backward one."""
+    trace = unmarked.layers()
+    trace.host("cpu_op", "RegisterPostBackwardFunction", 4_000, 5)
+    found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
+    said = reasons(found)
+    assert {said[code] for code in ("MP504", "MP506", "MP507")} == {FORWARD_ALONE.reason}
+    assert not {"MP504", "MP506", "MP507"} & set(found.clear)
 
 
 def remedy(found: Diagnosis, code: str) -> str:

@@ -478,7 +478,10 @@ def test_a_quantised_model_is_not_sent_to_float16() -> None:
     """Keras refuses int8 layers whose compute type is float16."""
     model = assembled((vector(64), lambda: layers.Dense(64)), "float32")
     model.get_layer(index=1).quantize("int8")
-    assert 'set_dtype_policy("mixed_bfloat16")' in str(mpprof.audit(model))
+    for card in ("A100", "T4", None):
+        report = mpprof.audit(model, gpu=card, batch_size=8)
+        assert report.mixed == "mixed_bfloat16"
+        assert "mixed_float16" not in str(report)
 
 
 # --- well-known models -------------------------------------------------------------------------------------

@@ -206,6 +206,27 @@ def test_causes_of_memory_are_held_against_the_gap_that_they_split() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("layer", "size", "named"), [("unknown", 9, True), ("dense", 9, False), ("unknown", 3, False)]
+)
+def test_what_may_be_most_of_an_unexplained_gap_is_named(layer: str, size: int, named: bool) -> None:
+    """Recorded on an H200: of 1.09 GiB 1.03 GiB were the logits in float32 for the loss."""
+    document = documents.document(hand_made.diagnosis())
+    mib = 1 << 20
+    tensor = {
+        "kind": "activations kept for backward", "op": "model/float_Cast", "layer": layer, "dtype": "unknown",
+        "shape": "unknown", "count": 1, "bytes": size * mib, "born_ns": 0, "life_ns": 5,
+    }  # fmt: skip
+    document["memory"] |= {  # type: ignore[operator]
+        "reachable_bytes": 11 * mib, "gap": [{"code": "MP605", "bytes": mib}], "unexplained_bytes": 10 * mib,
+        "tensors": [tensor],
+    }  # fmt: skip
+    said = next(line for line in content.memory(document) if "unexplained" in line)
+    assert (
+        said.endswith("10.0 MiB unexplained: model/float_Cast holds 9.00 MiB, outside of all layers") is named
+    )
+
+
 def test_more_saved_than_expected_leaves_no_gap_to_split() -> None:
     document = documents.document(hand_made.diagnosis())
     mib = 1 << 20
@@ -273,6 +294,19 @@ def test_helpers_of_matrix_work_are_named_where_they_transform_convolutions(
     ]
     (row,) = [row for row in content.time_rows(document["time"]) if row.label == label]
     assert row.text == said
+
+
+def test_what_is_hardly_anything_has_no_row_and_is_in_the_sum() -> None:
+    """A reader's count: "idle_sync 0.000 ms" of 3.61 ms."""
+    document = documents.document(hand_made.diagnosis())
+    assert document["time"] is not None
+    first, *_ = document["time"]["slices"]
+    two = [
+        {**first, "class": name, "ns_per_step": ns} for name, ns in (("matmul", 3e6), ("idle_sync", 300.0))
+    ]
+    time: Any = {**document["time"], "slices": two, "step_ns": 3_000_300.0}
+    assert [row.label for row in content.time_rows(time) if not row.part] == ["matmul"]
+    assert content.time_whole(time) == 3_000_300.0
 
 
 def test_small_slices_are_folded_and_the_sum_still_holds() -> None:

@@ -122,6 +122,30 @@ def test_what_is_in_each_allocation_that_a_run_makes(tmp_path: Path) -> None:
     assert found.assigned.peak_bytes == 24 * KIB
 
 
+@pytest.mark.parametrize(
+    ("reads", "body", "recasts"),
+    [
+        ((), ("convert",), True),
+        ((), ("convert", "multiply"), False),
+        (("dot",), ("convert",), False),
+    ],
+)
+def test_what_only_gives_an_argument_in_another_type_is_told_from_other_buffers(
+    tmp_path: Path, reads: tuple[str, ...], body: tuple[str, ...], recasts: bool
+) -> None:
+    wide, narrow = ("f32", (64, 64)), ("f16", (64, 64))
+    inner = tuple(Instruction(f"{opcode}.9", opcode, narrow, (wide,)) for opcode in body)
+    made = (
+        Instruction("dot", "dot", wide, (wide, wide)),
+        Instruction("cast", "fusion", narrow, (wide,), inside=inner, reads=reads),
+    )
+    stated = logical(1, 8 * KIB, "cast") + allocation(4, 8 * KIB) + heap(4, (ALLOCATE, 1))
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(tagged_bytes(1, metadata_plane("jit_step", made, assignment=stated)))
+    (found,) = programs(path)
+    assert [each.recasts for each in found.assigned.alive] == [recasts]
+
+
 def test_a_library_calls_scratch_has_its_own_type(tmp_path: Path) -> None:
     """Of cuBLAS's custom call in a trace of JAX, the second part of the result."""
     path = MI300 / "jax08_gemm.xplane.pb"

@@ -230,10 +230,10 @@ def badly_fed(cell: Cell, layer: LayerFacts | None, peaks: DevicePeaks | None) -
         or cell.placement not in ACCELERATED
         or cell.precision not in SIXTEEN_BITS
         or not _BY_XLA.match(cell.kernel or "")
-        or not (peak and cell.flops_per_step and cell.calls_per_step)
+        or not (peak and cell.flops_per_step and cell.done_per_step)
     ):
         return False
-    large = cell.flops_per_step / cell.calls_per_step / peak * 1e9 >= LARGE_NS
+    large = cell.flops_per_step / cell.done_per_step / peak * 1e9 >= LARGE_NS
     return large and bool(bad_sizes(cell, layer))
 
 

@@ -419,7 +419,7 @@ def _cells(
     list their layers and kernels in that of the cells."""
     strings = (*trace.strings, "")  # row -1 finds the last
     cells = []
-    for own_ns, busy_ns, called, size, code, row, phase, kernel, owner, shape in _merged(
+    for own_ns, busy_ns, called, shares, size, code, row, phase, kernel, owner, shape in _merged(
         trace.kernels, work, own, steps
     ):
         category = CLASSES[code]
@@ -448,6 +448,7 @@ def _cells(
                 hlo=its.hlo if its else None,
                 candidates=_candidates(trace, ownership, owner, strings[kernel], category, verdict.precision),
                 bytes_per_step=size if category == "copy" and size > 0 else None,
+                shares_per_step=None if math.isclose(shares, called) else shares,
             )
         )
     return sorted(cells, key=_order)
@@ -464,8 +465,8 @@ def _candidates(
 
 
 def _merged(table: KernelTable, work: _Work, own: Float64, steps: int) -> Iterable[tuple[Any, ...]]:
-    """Return for each cell its own time, busy time, calls and bytes per step, and its rows: of CLASSES, the
-    verdicts, PHASES, the strings (its name), the ops, and the strings (its shapes)."""
+    """Return for each cell its own time, busy time, calls, shares of calls and bytes per step, and its rows:
+    of CLASSES, the verdicts, PHASES, the strings (its name), the ops, and the strings (its shapes)."""
     ours = work.category == CLASSES.index("profiling")
     named = [pick(column, work.rows) for column in (table.op, table.name, table.shapes)]
     if ours.any():
@@ -478,12 +479,14 @@ def _merged(table: KernelTable, work: _Work, own: Float64, steps: int) -> Iterab
     exclusive = np.bincount(group, own, n) / steps
     busy = np.bincount(group, work.end_ns - work.start_ns, n) / steps
     calls = np.bincount(group, work.begins, n) / steps
-    bytes_of = np.where(work.begins, np.maximum(0, size), 0)
-    moved = np.bincount(group, bytes_of, n) / steps
+    took = pick(table.duration_ns, work.rows)
+    share = np.where(took > 0, (work.end_ns - work.start_ns) / np.maximum(took, 1), work.begins)
+    shares = np.bincount(group, share, n) / steps
+    moved = np.bincount(group, share * np.maximum(0, size), n) / steps
     rows = work.rows[first]
     of_work = (work.category[first], work.verdict[first], work.phase[first])
     of_table = (table.name[rows], table.op[rows], table.shapes[rows])
-    columns = (exclusive, busy, calls, moved, *of_work, *of_table)
+    columns = (exclusive, busy, calls, shares, moved, *of_work, *of_table)
     return zip(*(column.tolist() for column in columns), strict=True)
 
 

@@ -310,7 +310,7 @@ def _undecided(cell: Cell) -> bool:
 
 
 def _part(cell: Cell, peaks: DevicePeaks | None, *, helps: bool) -> Part:
-    calls, placement, precision = cell.calls_per_step, cell.placement, cell.precision
+    calls, placement, precision = cell.done_per_step, cell.placement, cell.precision
     work, least = _UNKNOWN, None
     if calls and (_multiplies(cell) or not helps):
         per_call = (each / calls if each else None for each in (cell.flops_per_step, cell.bytes_per_step))

@@ -20,6 +20,7 @@ from mpprof.analysis.kernels.eligibility import (
     parse_shapes,
     precision_of,
 )
+from mpprof.analysis.kernels.op_types import family_of
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.model.account import Account, Cell
 from mpprof.model.device import DevicePeaks
@@ -81,7 +82,8 @@ def cost(
     """
     if op is not None and op.hlo is not None:
         return Cost(op.hlo.flops, _bytes([Tensor(*tensor) for tensor in op.hlo.tensors]))
-    op_type, tensors = op.type if op else "", parse_shapes(shapes) if shapes else ()
+    op_type = op.type if op else ""
+    tensors = parse_shapes(shapes) if shapes and _reads_its_inputs(op_type) else ()
     if family not in MATMUL_FAMILIES:
         return Cost(None, _elementwise_bytes(tensors))
     by_layer = _flops_by_layer(family, layer, batch) if layer is not None and batch else None
@@ -95,6 +97,13 @@ def cost(
         stated = known is not None and not tensors
         return Cost(known, _dense_bytes(layer, batch, precision) if stated and layer and batch else None)
     return Cost(known, _convolution_bytes(tensors, family, layer, batch))
+
+
+def _reads_its_inputs(op_type: str) -> bool:
+    """Return whether a kernel of such an op reads what the op states as its inputs. Other ops than those of
+    TensorFlow and PyTorch run several kernels (a compiled function), list their results too, or a whole cache
+    of which they write a line (`reshape_and_cache_flash`)."""
+    return not op_type or op_type.startswith("aten::") or family_of(op_type) is not None
 
 
 def _flops_by_layer(family: Family, layer: LayerFacts, batch: int) -> float | None:
@@ -309,7 +318,7 @@ def weighed(account: Account, ownership: Ownership, run: Run | None) -> Account:
     costs: dict[tuple[object, ...], Cost] = {}  # many ops are of one type, shape and layer
 
     def weigh(cell: Cell) -> Cell:
-        if cell.op is None or cell.family is None or not cell.calls_per_step:
+        if cell.op is None or cell.family is None or not cell.done_per_step:
             return cell
         if cell.category == "copy":
             return cell  # whose bytes the collector states
@@ -328,8 +337,8 @@ def weighed(account: Account, ownership: Ownership, run: Run | None) -> Account:
             return cell
         return changed(
             cell,
-            flops_per_step=found.flops * cell.calls_per_step if found.flops else None,
-            bytes_per_step=found.bytes * cell.calls_per_step if found.bytes else None,
+            flops_per_step=found.flops * cell.done_per_step if found.flops else None,
+            bytes_per_step=found.bytes * cell.done_per_step if found.bytes else None,
         )
 
     devices = tuple(
@@ -352,11 +361,11 @@ def _shared_bytes(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
             cell.layer
             and (cell.family or "").startswith("conv_")
             and cell.bytes_per_step
-            and cell.calls_per_step
+            and cell.done_per_step
         ):
-            most[key(cell)] = max(most.get(key(cell), 0.0), cell.bytes_per_step / cell.calls_per_step)
+            most[key(cell)] = max(most.get(key(cell), 0.0), cell.bytes_per_step / cell.done_per_step)
     return tuple(
-        replace(cell, bytes_per_step=most[key(cell)] * cell.calls_per_step)
+        replace(cell, bytes_per_step=most[key(cell)] * cell.done_per_step)
         if key(cell) in most and (cell.family or "").startswith("conv_")
         else cell
         for cell in cells

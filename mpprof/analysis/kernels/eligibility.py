@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
+from mpprof.analysis.kernels.op_types import family_of
 from mpprof.model.frozen import frozen
-from mpprof.model.kernels import Family, Precision
+from mpprof.model.kernels import MATMUL_FAMILIES, Family, Precision
 from mpprof.model.trace import HloInstruction
 
 Answer = Literal["did", "could", "could_never", "unknown"]
@@ -50,8 +51,8 @@ class Tensor:
 
 _TENSOR = re.compile(r"([A-Za-z_][\w:]*)\[([0-9,? \-]*)\]")
 _MOST = 64
-_ADDING = ("aten::addmm", "aten::baddbmm")
-_BY_EQUATION = ("Einsum", "XlaEinsum")
+_ADDING = ("aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::_addmm_activation")
+_BY_EQUATION = ("Einsum", "XlaEinsum", "aten::einsum")
 """Their equation says which axes are summed over, and no event states it."""
 
 
@@ -261,8 +262,7 @@ def _kind_conditions(product: Product) -> list[tuple[str, str]]:
 
 
 def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -> Product | None:
-    """Return the product of a TensorFlow op from its inputs' shapes; None: not a matrix op, or shapes are
-    missing.
+    """Return the product of an op from its inputs' shapes; None: not a matrix op, or shapes are missing.
 
     Transposition is not recorded: K is the size that both operands share (for square operands M, N and K are
     equal anyway). Convolutions are read as NHWC inputs with HWIO filters, Keras' default.
@@ -273,7 +273,8 @@ def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -
     first, second = operands
     precision = _operand_precision(first.dtype, second.dtype)
     if family == "gemm" and len(first.dims) >= 2 and len(second.dims) >= 2:
-        m, n, k = _contraction(first.dims[-2:], second.dims[-2:])
+        by_equation = op_type in _BY_EQUATION
+        m, n, k = (-1, -1, -1) if by_equation else _contraction(first.dims[-2:], second.dims[-2:])
         return Product(family, precision, m, n, k)
     if family in ("conv_fprop", "conv_dgrad", "conv_wgrad", "depthwise"):
         if "backward" in op_type:  # PyTorch: one op for both gradients, its operands in another order
@@ -286,7 +287,10 @@ def product_of_shapes(op_type: str, tensors: Sequence[Tensor], family: Family) -
 def operands_of(op_type: str, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return the two operands of a product among an op's inputs; fewer where they are not stated. Vectors and
     scalars are not operands. PyTorch's addmm and baddbmm state the tensor that they add first; it is not an
-    operand either."""
+    operand either. An op of a type that is no product may launch products of anything: a compiled function
+    (`CompiledFunction`) or a mixture of experts (`vllm::moe_forward`) states its own inputs."""
+    if op_type and family_of(op_type) not in MATMUL_FAMILIES:
+        return ()
     matrices = [tensor for tensor in tensors if len(tensor.dims) >= 2]
     return tuple(matrices[-2:] if op_type in _ADDING else matrices[:2])
 

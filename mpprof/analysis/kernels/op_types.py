@@ -16,7 +16,7 @@ _LISTS: dict[Family, str] = {
     "gemm": """MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum SparseMatMul SparseMatrixMatMul
         UniformQuantizedDot XlaDot XlaDotV2 XlaEinsum dot dot-general dot_general matvec
         aten::mm aten::bmm aten::addmm aten::matmul aten::linear aten::baddbmm aten::addmv aten::_scaled_mm
-        aten::_int_mm aten::mv aten::dot aten::addbmm aten::einsum aten::mkldnn_linear ragged-dot ragged_dot
+        aten::_int_mm aten::mv aten::dot aten::addbmm aten::einsum aten::_addmm_activation aten::mkldnn_linear ragged-dot ragged_dot
         onednn-matmul""",
     "conv_fprop": """Conv Conv2D Conv3D Conv1D FusedConv2DBiasActivation UniformQuantizedConvolution XlaConv
         XlaConvV2 convolution conv_general_dilated aten::conv2d aten::convolution aten::_convolution

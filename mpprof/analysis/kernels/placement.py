@@ -85,6 +85,7 @@ def place(trace: Trace, counters: Counters | None = None) -> Placements:
             verdict = on_host(strings[name], ops[op], strings[shapes])
         else:
             verdict = on_device(strings[name], ops[op], strings[shapes], cards[device], kind, known)
+            verdict = _by_calls(verdict, [ops[row].hlo for row in ops[op].candidates])
         verdict_of.append(rows.setdefault(verdict, len(rows)))
     placed = Placements(tuple(rows), np.array(verdict_of, np.int32)[index])
     return placed if trace.basis == "host" else convolution_gradients.told_apart(trace, placed)
@@ -295,6 +296,24 @@ def _completed(name: str, verdict: Verdict, op: Op, shapes: str) -> Verdict:
     if (family, precision, reason) == (verdict.family, verdict.precision, verdict.reason):
         return verdict
     return changed(verdict, family=family, precision=precision, reason=reason)
+
+
+_ATTENTION_CALL = "fmha"
+"""What XLA's names of its calls of fused attention hold: `__cudnn$fmhaSoftmax`, `…Backward`."""
+
+
+def _by_calls(verdict: Verdict, calls: Sequence[HloInstruction | None]) -> Verdict:
+    """Return the verdict of an attention kernel whose name leaves its type open, and of which is known only
+    that one of these calls of libraries made it, with the type that all calls of attention among them
+    multiply."""
+    if verdict.family != "attention" or verdict.placement == "not_matmul" or verdict.precision != "unknown":
+        return verdict
+    mine = [call for call in calls if call is not None and _ATTENTION_CALL in call.custom_call]
+    types = {inputs_precision(Op("", call.opcode, call), "") for call in mine}
+    if len(types) != 1:
+        return verdict
+    text = f"{verdict.reason.text}; every call of attention in its program multiplies {min(types)}"
+    return changed(verdict, precision=types.pop(), reason=Reason(verdict.reason.code, text))
 
 
 def _contradiction(verdict: Verdict, stated: Precision, shapes: str) -> str:

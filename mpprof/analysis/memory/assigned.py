@@ -49,9 +49,13 @@ class Contents:
 
 
 def contents(
-    trace: Trace, blocks: Blocks, programs: Sequence[Program], model: ModelFacts | None = None
+    trace: Trace,
+    blocks: Blocks,
+    programs: Sequence[Program],
+    model: ModelFacts | None = None,
+    batch: int | None = None,
 ) -> Contents:
-    """Return what is in each block that XLA took for a program.
+    """Return what is in each block that XLA took for a program, of `batch` examples (None: not known).
 
     Which program it was follows from the sizes asked for, one after the other: those of its assignment. Where
     several have the same, they must agree on what is in them."""
@@ -64,7 +68,7 @@ def contents(
     for run in _runs(trace, blocks):
         sizes = tuple(asked[run].tolist())
         if sizes not in known:
-            known[sizes] = _agreed([_parts(each, model) for each in by_sizes.get(sizes, ())])
+            known[sizes] = _agreed([_parts(each, model, batch) for each in by_sizes.get(sizes, ())])
         each, why = known[sizes]
         for at, block in enumerate(run.tolist()):
             parts = each[at] if each else ()
@@ -116,7 +120,7 @@ def _runs(trace: Trace, blocks: Blocks) -> list[Int64]:
     return found
 
 
-def _parts(program: Program, model: ModelFacts | None) -> Sequence[Sequence[Part]]:
+def _parts(program: Program, model: ModelFacts | None, batch: int | None) -> Sequence[Sequence[Part]]:
     """Return the parts of each allocation of a program, equal parts together, the largest first."""
     taken = program.assigned.taken
     made = [buffer for one in taken for buffer in one.alive]
@@ -129,7 +133,9 @@ def _parts(program: Program, model: ModelFacts | None) -> Sequence[Sequence[Part
         of_block = {owners.phase_of(row) for row in rows}
         sums: defaultdict[tuple[str, str, str, str], int] = defaultdict(int)
         for row, buffer in zip(rows, one.alive, strict=True):
+            copies = _copies_a_weight(buffer, batch)
             kind = _kind(owners.phase_of(row), buffer, one, of_block, of_program)
+            kind = "16-bit weight copies" if copies else kind
             layer = joined(owners.layers_of(row)) or "unknown"
             op = (buffer.hlo.op_name or buffer.hlo.name) if buffer.hlo else "unknown"
             sums[kind, buffer.hlo.dtype if buffer.hlo else "unknown", layer, op] += buffer.bytes
@@ -152,6 +158,13 @@ def _kind(
         return "other" if taken.result else "optimizer temporaries"
     kinds: dict[Phase, Kind] = {"forward": "other activations", "backward": "gradients", "input": "input"}
     return kinds.get(phase, "other")
+
+
+def _copies_a_weight(buffer: AliveBuffer, batch: int | None) -> bool:
+    """Return whether a buffer is an argument in 16 bits that does not grow with the batch."""
+    if not buffer.recasts or buffer.hlo is None or buffer.hlo.dtype not in ("f16", "bf16"):
+        return False
+    return bool(buffer.hlo.shape) and batch is not None and buffer.hlo.shape[0] != batch
 
 
 def _owners(made: Sequence[AliveBuffer], model: ModelFacts | None) -> Ownership:

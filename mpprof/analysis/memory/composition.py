@@ -64,7 +64,8 @@ def at_peak(
     labels = _labels(trace, ownership, blocks, steps, run)
     copies = labels.codes["kind"] == KINDS.index("16-bit weight copies")
     told = states.recorded(run) or held.variables(trace, ownership, blocks, copies)
-    inside = assigned.contents(trace, blocks, programs, run.model if run else None)
+    batch = batch_of(trace, ownership, blocks, run)
+    inside = assigned.contents(trace, blocks, programs, run.model if run else None, batch)
     why_unassigned = _why(inside.why_not, blocks, blocks.live(place))
     blocks, labels = split(blocks, labels, inside.parts)
     live, before, lost = _live(blocks, place, total)
@@ -277,10 +278,11 @@ def _moments(
 
 def _once(labels: Labels, shape: Int32, live: Int64, size: Int64, copies: Int64, run: Run | None) -> int:
     """Return the bytes of one copy of each weight among `copies`: of a recorded layer its parameters in 16
-    bits at most, else one block of each shape in a layer."""
+    bits at most, else one block of each shape (or op, where no shape is stated) in a layer."""
     model = run.model if run else None
     recorded = {fact.name: fact.parameters for fact in model.layers if fact.parameters} if model else {}
     total, layer = 0, labels.codes["layer"][live]
+    shape = np.where(shape < 0, -2 - labels.codes["op"][live], shape)  # no event states that of a part
     for code in distinct(layer[copies]).tolist():
         rows = copies[layer[copies] == code]
         _, first = np.unique(shape[rows], return_index=True)

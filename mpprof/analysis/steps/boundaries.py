@@ -500,7 +500,10 @@ def _by_repetition(trace: Trace, rows: Int64) -> Periods:
             "range, so it is a part of that: no step can be told apart"
         )
     note = f"no step markers: steps are repetitions of the sequence of {found.length} kernels"
-    if not trained:
+    program = "" if trained else _program_of_each(trace, rows, first)
+    if program:
+        note = f"no step markers: a pass is a run of the program {program}, {found.length} kernels"
+    elif not trained:
         note = (
             f"the account is of a part that repeats ({found.length} kernels), which may be a layer as well "
             "as a whole pass: no step markers, and no backward or optimizer work"
@@ -512,8 +515,32 @@ def _by_repetition(trace: Trace, rows: Int64) -> Periods:
         np.full(int(distinct.sum()), -1, np.int64),
         "period",
         (note,),
-        unit="step" if trained else "part",
+        unit="step" if trained else "pass" if program else "part",
+        of=program,
     )
+
+
+_RUN_OF_A_PROGRAM = ":XLA GPU module"
+"""How XLA ends the name of the host's event in which it launches a program: `jit_step:XLA GPU module`."""
+
+
+def _program_of_each(trace: Trace, rows: Int64, first: Int64) -> str:
+    """Return the name of the compiled program of which each repetition of these kernels was one run; "" where
+    that does not show. `first`: the places in `rows` at which repetitions begin."""
+    host, launch = trace.host, trace.kernels.launch[rows[first[0] : first[-1]]]
+    runs = np.array([text.endswith(_RUN_OF_A_PROGRAM) for text in trace.strings], np.bool_)
+    if not runs.any() or (launch < 0).any() or len(np.unique(host.thread[launch])) != 1:
+        return ""
+    found = np.flatnonzero(runs[host.name] & (host.thread == host.thread[launch[0]]))
+    found = found[outermost(host.start_ns[found], host.start_ns[found] + host.duration_ns[found])]
+    end_ns = host.start_ns[found] + host.duration_ns[found]
+    at = row_around(host.start_ns[found], end_ns, host.start_ns[launch])
+    starts = first[:-1] - first[0]
+    one_each = np.array_equal(at, np.repeat(at[starts], np.diff(first)))
+    names = {trace.strings[host.name[found[row]]] for row in at[starts].tolist() if row >= 0}
+    if not one_each or (at < 0).any() or len(np.unique(at[starts])) != len(starts) or len(names) != 1:
+        return ""
+    return str(names.pop()).removesuffix(_RUN_OF_A_PROGRAM)
 
 
 def _within_one_range(trace: Trace, firsts: Int64) -> bool:

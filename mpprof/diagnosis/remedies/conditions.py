@@ -59,6 +59,11 @@ def only_infers(signals: Signals) -> bool:
     return signals.only_infers
 
 
+def forward_alone(signals: Signals) -> bool:
+    """Tell whether what was profiled holds no backward pass."""
+    return signals.forward_alone
+
+
 def shows_inference(signals: Signals) -> bool:
     """Tell whether the trace shows products by torch or JAX, and nothing of a backward pass or an optimizer.
 

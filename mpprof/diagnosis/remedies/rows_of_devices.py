@@ -61,20 +61,22 @@ DEVICES = (
     Row(
         "MP705", TORCH, "overlap it with the backward pass: larger buckets in DistributedDataParallel",
         "model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
-        unless=(its.exchanges_one_by_one,), loop=True,
+        unless=(its.exchanges_one_by_one, its.forward_alone), loop=True,
     ),
     Row(
         "MP705", TORCH,
         "exchange many gradients at once, while the backward pass runs: DistributedDataParallel does, in buckets",
-        "model = torch.nn.parallel.DistributedDataParallel(model)", when=(its.exchanges_one_by_one,), loop=True,
+        "model = torch.nn.parallel.DistributedDataParallel(model)", when=(its.exchanges_one_by_one,),
+        unless=(its.forward_alone,), loop=True,
     ),
     Row(
         "MP705", TORCH, "exchange once for several steps: accumulate under no_sync()",
-        "with model.no_sync():\n    loss.backward()", unless=(its.exchanges_one_by_one,), loop=True,
+        "with model.no_sync():\n    loss.backward()",
+        unless=(its.exchanges_one_by_one, its.forward_alone), loop=True,
     ),
     Row(
         "MP705", KERAS_3, "exchange gradients once for several steps: gradient_accumulation_steps in the optimizer",
-        "optimizer = keras.optimizers.Adam(gradient_accumulation_steps=4)",
+        "optimizer = keras.optimizers.Adam(gradient_accumulation_steps=4)", unless=(its.forward_alone,),
     ),
     Row(
         "MP705", ON_JAX, "let XLA's scheduler overlap it: --xla_gpu_enable_latency_hiding_scheduler=true",

@@ -84,7 +84,8 @@ VALIDITY = (
         loop=True,
     ),
     Row(
-        "MP902", ANY, "call model.compile() once, before the first fit: after it each fit compiles its step anew",
+        "MP902", ANY, "compile one model once and fit it again, its weights set back where it starts anew: "
+        "a new model, and model.compile(), compile the step anew",
         case="each fit",
     ),
     Row(

@@ -157,18 +157,18 @@ def _largest(signals: Signals, cells: Sequence[Cell]) -> _Large | None:
         cell
         for cell in cells
         if cell.bytes_per_step
-        and cell.calls_per_step > 0
-        and cell.bytes_per_step / cell.calls_per_step >= LARGE_BYTES
+        and cell.done_per_step > 0
+        and cell.bytes_per_step / cell.done_per_step >= LARGE_BYTES
         and not re.search(_WITHIN, cell.kernel or "")
     ]
-    found = max(large, key=lambda cell: (cell.bytes_per_step or 0.0) / cell.calls_per_step, default=None)
+    found = max(large, key=lambda cell: (cell.bytes_per_step or 0.0) / cell.done_per_step, default=None)
     if found is None:
         return None
     kinds = {kind for kind in ("pageable", "pinned") if kind in (found.kernel or "").lower()}
     kinds = kinds or {kind for kind in ("pageable", "pinned") if signals.named(f"kind_src:{kind}")}
     moved = found.bytes_per_step or 0.0
     return _Large(
-        moved / found.calls_per_step,
+        moved / found.done_per_step,
         moved / found.busy_ns_per_step * 1e9,
         frozenset(kinds),
         found.calls_per_step <= 1,

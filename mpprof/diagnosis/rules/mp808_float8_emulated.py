@@ -158,8 +158,17 @@ def _found(layers: Sequence[LayerFacts], why: str, kinds: Set[Precision]) -> Fou
     )
 
 
+def _lacks_float8(card: DeviceFacts) -> bool:
+    types = device_peaks.matrix_types(card)
+    return types is not None and "fp8" not in types
+
+
 def check_model(model: Untrained) -> Iterator[Note]:
-    found = model.found.get(CODE)
+    found, card, layers = model.found.get(CODE), model.gpu, float8.layers_of(model.layers)
+    if layers and card is not None and card.kind == "tpu" and _lacks_float8(card):
+        names, tpu = evidence.listed([layer.name for layer in layers]), card.name or "this TPU"
+        reason = f"{names}: quantised to float8, multiplied in bfloat16: {tpu} has no float8 units"
+        yield Note("warning", None, reason, model.snippet(CODE))
     if found is not None:
         yield Note(
             "warning",

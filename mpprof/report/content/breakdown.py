@@ -133,8 +133,9 @@ def outside_the_step(time: Time | None) -> str:
 
 
 def time_rows(time: Time) -> list[TimeRow]:
-    """Return the slices of the step, largest first, `profiling` last; small ones folded. They sum to the
-    step, or to the profiled step where that is unlike the others."""
+    """Return the slices of the step, largest first, `profiling` last; small ones folded, or left out where
+    they are hardly anything. They sum to the step, or to the profiled step where that is unlike the
+    others."""
     basis = time.basis
     return _rows(time_slices(time), time_whole(time), wall=basis == "wall", on_host=basis == "host")
 
@@ -191,7 +192,7 @@ def _rows(
         and p.hidden_ns_per_step < SPLIT_RATIO * step_ns
         and p.category not in NEVER_FOLDED
     ]
-    folded = small if len(small) > 2 else []
+    folded = small if len(small) > 2 else [p for p in small if abs(p.ns_per_step) < COUNTED_RATIO * whole]
     added = -sum(part.ns_per_step for part in slices if part.category == "profiling") / (whole or 1.0)
     rows: list[TimeRow] = []
     for part in slices:
@@ -210,7 +211,7 @@ def _rows(
         rows.append(TimeRow(category, part.ns_per_step, ratio, hidden, note))
         rows += _shares(part, whole)
         rows += causes
-    if folded:
+    if len(folded) > 2:
         names = _names([part.category for part in folded])
         rows.append(
             TimeRow(

@@ -141,9 +141,11 @@ def step_ns(document: Report) -> float | None:
 
 
 def _named(document: Report) -> list[Finding]:
-    """Return the finding that the verdict names; the first, where it names none."""
+    """Return the finding that the answer names: its cause, else the one with most to gain; where no finding
+    gains anything the first."""
     named = [finding for finding in document.findings if finding.code == document.cause]
-    return named or list(document.findings[:1])
+    most = first_finding(document)
+    return named or ([most] if most else list(document.findings[:1]))
 
 
 def next_steps(document: Report, path: str | None) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import re
 from mpprof.diagnosis.rules import mp201_endless_skips
 from mpprof.model.account import BUSY_RATIO, BusyKernel
 from mpprof.model.frozen import frozen
-from mpprof.model.memory import Advice, Allocator, MemoryAccount, MemoryItem
+from mpprof.model.memory import KEPT, Advice, Allocator, MemoryAccount, MemoryItem
 from mpprof.model.quantities import first_of
 from mpprof.model.report import Report
 from mpprof.model.run_time import RunPart
@@ -293,13 +293,25 @@ def memory(document: Report) -> list[str]:
     return [*lines, *(f"by {by}: {said}" for by, said in divided.items() if said)]
 
 
+MOSTLY_RATIO = 0.5
+"""A tensor of half of what is unexplained is named."""
+
+
 def _unexplained(account: MemoryAccount) -> str:
-    """Return how much of the gap the causes leave unexplained, or by how much they exceed it."""
+    """Return how much of the gap the causes leave unexplained, and the tensor of no layer that may be most of
+    it (logits in float32 for the loss); or by how much the causes exceed the gap."""
     rest = account.unexplained_bytes
     if not rest:
         return ""
     left = f"{words.size(abs(rest))}"
-    return f"; {left} unexplained" if rest > 0 else f"; together {left} more than that: {BEYOND_THE_GAP}"
+    if rest < 0:
+        return f"; together {left} more than that: {BEYOND_THE_GAP}"
+    outside = [each for each in account.tensors if each.layer == "unknown" and each.kind == KEPT]
+    largest = max(outside, key=lambda each: each.bytes, default=None)
+    if largest is None or not MOSTLY_RATIO * rest <= largest.bytes <= rest:
+        return f"; {left} unexplained"
+    name = words.op(words.plain(largest.op), 48)
+    return f"; {left} unexplained: {name} holds {words.size(largest.bytes)}, outside of all layers"
 
 
 def live_memory_unknown(document: Report) -> str:

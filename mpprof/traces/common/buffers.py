@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from mpprof.model.arrays import Bytes
 from mpprof.model.memory import AliveBuffer, Assignment, Taken
+from mpprof.model.trace import HloInstruction
 from mpprof.traces.common import walk
 from mpprof.traces.common.hlo import (
     Instruction,
@@ -248,4 +249,19 @@ def _alive(module: Module, maker: Maker | None, size: int) -> AliveBuffer:
         shape = shape.parts[part] if part < len(shape.parts) else shape
     hlo, own = build(module, made, 0), shape.array
     scratch = made.opcode == "custom-call" and any(maker[2]) and own.dtype in ("s8", "u8")
-    return AliveBuffer(replace(hlo, dtype=own.dtype, shape=own.dims), size, scratch)
+    return AliveBuffer(
+        replace(hlo, dtype=own.dtype, shape=own.dims), size, scratch, _recasts(module, made, hlo)
+    )
+
+
+_RECASTING = frozenset(("parameter", "convert", "bitcast", "copy", "transpose", "reshape"))
+
+
+def _recasts(module: Module, made: Instruction, hlo: HloInstruction) -> bool:
+    """Return whether an instruction gives an argument of the program in another type, and does nothing
+    else."""
+    inside = {inner.opcode for inner in hlo.called} if made.opcode == "fusion" else {made.opcode}
+    if "convert" not in inside or not inside <= _RECASTING or len(hlo.operands) != 1:
+        return False
+    span = module.by_name.get(hlo.operands[0])
+    return span is not None and parse(module, *span).opcode == "parameter"

@@ -552,6 +552,22 @@ def test_steps_that_wait_for_a_loader_again_and_again_are_no_stalls(every: int) 
     assert (waiting > 300) == often
 
 
+def test_work_at_the_edge_of_the_steps_counts_by_the_share_that_lies_in_them() -> None:
+    """A quarter of a copy of 1.2 GB, and of a product, that begin before the step, and a half of those that end
+    behind it: their rates are those of the whole."""
+    b = TraceBuilder()
+    b.marker(1, 1_000, 1_990, family="steps_line", thread=None)  # by time, not by what was launched
+    sent = {"kind": WorkKind.MEMCPY, "copy": CopyKind.HOST_TO_DEVICE, "bytes": 1_200_000_000}
+    for begin, end in ((910, 1_030), (1_930, 2_050)):
+        b.kernel("MemcpyH2D", begin, end, stream=1, **sent)
+        b.kernel("mm", begin, end, op="mm", op_type="MatMul", **GEMM)
+    (copied,) = [cell for cell in judged(b).main.cells if cell.category == "copy"]
+    assert (copied.busy_ns_per_step, copied.bytes_per_step) == (30 + 60, 0.75 * 1.2e9)
+    assert (copied.calls_per_step, copied.done_per_step) == (1, 0.75)
+    (product,) = [cell for cell in judged(b).main.cells if cell.category == "matmul"]
+    assert (product.calls_per_step, product.done_per_step) == (1, 0.75)
+
+
 def test_a_copy_of_labels_is_no_part_of_the_batch_s() -> None:
     b = TraceBuilder()
     for n in range(4):

@@ -9,8 +9,10 @@ import pytest
 
 from mpprof.analysis.breakdown.roofline import Cost, cost, roof, weighed
 from mpprof.analysis.breakdown.whole_window import account_of_window
+from mpprof.analysis.kernels.eligibility import parse_shapes, product_of_shapes
 from mpprof.analysis.layers.attribution import attribute
 from mpprof.model.account import Cell
+from mpprof.model.kernels import Family
 from mpprof.model.trace import HloInstruction, Op
 from tests.analysis.pieces import (
     ELEMENTWISE,
@@ -84,6 +86,33 @@ def test_an_einsum_of_attention_is_one_of_its_two_products(shapes: str) -> None:
     found = cost(Op("x", "Einsum"), shapes, family="gemm", layer=attention, batch=3)
     assert found == Cost(2 * 3 * 2 * 4096**2 * 64, None)
     assert cost(Op("x", "Einsum"), shapes, family="gemm") == Cost(None, None)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "family", "shapes"),
+    [
+        ("CompiledFunction", "gemm", "(float[128,440];float[192,440])"),
+        ("vllm::moe_forward", "gemm", "(c10::BFloat16[888,3072];c10::BFloat16[888,128])"),
+        (
+            "_C_cache_ops::reshape_and_cache_flash",
+            "layout",
+            "(c10::BFloat16[888,64];c10::BFloat16[4213816,64])",
+        ),
+        ("aten::einsum", "gemm", "(float[2,128,440];float[2,440,192])"),
+    ],
+)
+def test_what_an_op_states_of_several_kernels_is_of_none_of_them(
+    op_type: str, family: Family, shapes: str
+) -> None:
+    """Seen on a V100: "128 x 192 x 440 at 163 GFLOP/s", of the first two inputs of a compiled function."""
+    op = Op("op", op_type)
+    assert cost(op, shapes, family=family) == Cost(None, None)
+    product = product_of_shapes(op_type, parse_shapes(shapes), family)
+    assert product is None or (product.m, product.n, product.k) == (-1, -1, -1)
+    assert (
+        cost(Op("op", "aten::mm"), "(float[128,440];float[440,192])", family="gemm").flops
+        == 2 * 128 * 440 * 192
+    )
 
 
 def test_square_operands_fit_one_product_and_pytorchs_are_as_multiplied() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -217,6 +218,40 @@ def test_sixteen_bits_in_a_cudnn_engines_name_are_told_by_the_custom_call(dtype:
     open_ = one(name, Op("command_buffer_1", ""), facts=A100)
     assert (open_.placement, open_.precision) == ("tensor_core", "unknown")
     assert "16 bits, half or bfloat16" in open_.reason.text
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "precision"), [(("f16", "f16"), "fp16"), (("bf16", "bf16"), "bf16"), (("f16", "bf16"), "unknown"), ((), "unknown")]
+)  # fmt: skip
+def test_attention_in_a_command_buffer_is_of_the_type_of_all_its_programs_calls(
+    dtypes: Sequence[str], precision: str
+) -> None:
+    """Seen on an H100: of a kernel in a command buffer the trace names no instruction, and the kernel's name only
+    its 16 bits."""
+    fmha = [
+        HloInstruction(
+            "m", f"call.{at}", "custom-call", "", dtype, (8,), (dtype,) * 3, ((8,),) * 3,
+            custom_call=f"__cudnn$fmhaSoftmax{'Backward' * at}",
+        )
+        for at, dtype in enumerate(dtypes)
+    ]  # fmt: skip
+    product = HloInstruction(
+        "m",
+        "dot",
+        "custom-call",
+        "",
+        "f32",
+        (8,),
+        ("f32",) * 2,
+        ((8,),) * 2,
+        custom_call="__cublas$lt$matmul",
+    )
+    called = [Op(each.name, each.opcode, each) for each in (product, *fmha)]
+    buffer = Op("command_buffer_1", "", candidates=tuple(range(len(called))))
+    name = "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_kernel0_0"
+    placed = place(trace([*(("call", op, "") for op in called), (name, buffer, "")], A100))
+    found = placed.verdicts[placed.index[-1]]
+    assert (found.placement, found.precision) == ("tensor_core", precision)
 
 
 def test_shapes_complete_the_precision() -> None:

@@ -9,6 +9,7 @@ from mpprof.analysis.memory import assigned, composition
 from mpprof.api import workflows
 from mpprof.model.memory import AliveBuffer, Assignment, MemoryAccount, Program, Taken
 from mpprof.model.trace import HloInstruction, HostKind
+from tests.builders import cases as c
 from tests.builders.trace import TraceBuilder
 from tests.paths import NO_TRACES, SHARED
 
@@ -70,6 +71,34 @@ def test_the_programs_assignment_divides_its_blocks() -> None:
     assert "rounding" not in {each.kind for each in found.tensors}
     assert found.course.parts["dtype"]["bf16 (assigned)"][-1] == 1000
     assert found.parts.asked["workspaces"] == 100
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "batch", "kind"),
+    [
+        ((512, 300), "f16", 32, "16-bit weight copies"),
+        ((32, 300), "f16", 32, "activations kept for backward"),  # the batch itself
+        ((512, 300), "f32", 32, "activations kept for backward"),
+        ((512, 300), "f16", None, "activations kept for backward"),
+    ],
+)
+def test_an_argument_in_16_bits_that_does_not_grow_with_the_batch_is_a_weights_copy(
+    shape: tuple[int, ...], dtype: str, batch: int | None, kind: str
+) -> None:
+    """Seen on an H100: of 1.02 GiB "activations kept for backward" 55 MiB were the casts of the weights."""
+    cast = HloInstruction("m", "wrapped_convert", "fusion", FORWARD, dtype, shape, ("f32",), (shape,))
+    step = program(
+        "jit_step", Taken(1000, (AliveBuffer(cast, 600, recasts=True), buffer(250, "f16", BACKWARD)))
+    )
+    b = TraceBuilder()
+    b.event(HostKind.OTHER, 10, 90, thread="py_xla", name=assigned.TAKES)
+    b.allocation(20, 1000, 1000, address=1, requested=1000, thread="py_xla")
+    run = c.run(c.facts(fits=(c.fit(batch_size=batch),)))
+    found = composition.at_peak(b.build(), b.ownership(), run, (step,))
+    assert found is not None
+    assert {item.name: item.bytes for item in found.at_peak if item.by == "kind"}[kind] == 600
+    assert found.parts is not None
+    assert found.parts.copies_once_bytes == (600 if "copies" in kind else 0)
 
 
 def test_an_activation_without_a_backward_buffer_beside_it_is_of_no_known_kind() -> None:

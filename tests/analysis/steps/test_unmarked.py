@@ -12,8 +12,9 @@ from mpprof.analysis.steps import ranges
 from mpprof.analysis.steps.boundaries import Periods, periods
 from mpprof.analysis.steps.calls import in_turn
 from mpprof.errors import MpprofError
-from mpprof.model.trace import Trace
+from mpprof.model.trace import HostKind, Trace
 from tests.builders import unmarked
+from tests.builders.trace import TraceBuilder
 from tests.paths import SHARED
 from tests.traces.conftest import needs_shared
 from tests.traces.kineto import Kineto
@@ -59,6 +60,25 @@ def test_without_modules_what_repeats_is_a_part_and_no_step(tmp_path: Path) -> N
     found = steps(tmp_path, unmarked.layers(modules=False, kernels=24))
     assert (found.source, found.unit) == ("period", "part")
     assert "may be a layer as well as a whole pass" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("of_each", "unit", "named"),
+    [(1, "pass", "jit_f"), (0, "part", ""), (2, "part", "")],  # two repetitions in one run: layers of it
+)
+def test_a_repetition_that_is_one_run_of_a_program_is_a_pass(of_each: int, unit: str, named: str) -> None:
+    """Seen in JAX on an MI300X: five kernels repeat, and each time XLA launches the program once."""
+    b, count, us = TraceBuilder(), 12, 1_000
+    for run in range(count):
+        start = 1_000 * us * run
+        if of_each and not run % of_each:
+            b.event(HostKind.OTHER, start, start + (of_each * 1_000 - 200) * us, name="jit_f:XLA GPU module")
+        for at in range(5):
+            launch = start + (10 + 50 * at) * us
+            b.kernel(f"fusion_{at}", launch + 5 * us, launch + 45 * us, launch=(launch, launch + 2 * us))
+    found = periods(b.build(), 0)
+    assert (found.source, found.unit, found.of, len(found) >= count - 2) == ("period", unit, named, True)
+    assert ("run of the program jit_f" in found.notes[0]) is bool(named)
 
 
 def test_a_module_that_launches_little_is_not_the_model(tmp_path: Path) -> None:
