@@ -127,7 +127,7 @@ IN_EFFECT = (
     ),
     Row("MP106", WITHOUT_KERAS, "cast the outputs to float32 before the loss", case="not recorded"),
     Row(
-        "MP107", KERAS, "use layers for ops between layers (Add, Multiply), or cast once where the tensor is made",
+        "MP107", KERAS, "replace operations between layers by layers (Add, Multiply), or cast once where the tensor is made",
         "x = {keras}.layers.Add()([a, b])",
     ),
     Row("MP107", WITHOUT_KERAS, "cast once where the tensor is made"),
