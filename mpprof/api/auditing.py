@@ -66,8 +66,8 @@ def audit(
         imports: for a saved model: modules to import first, with the classes that it is made of.
         trust: for a saved model: load all of it, also the code that it holds (a SavedModel, a Lambda layer),
             without a bound on what it takes. Only for a file whose maker you trust.
-        batch: a sample batch, `(x, y)`: what overflows or rounds to 0 in 16 bits at it is among the notes
-            (see `mpprof.numerics`). A saved model is loaded here with its weights then: give `trust`, too.
+        batch: a sample batch, `(x, y)`. Notes then also name what overflows or rounds to 0 in 16 bits on it
+            (see `mpprof.numerics`). This loads a saved model with its weights: give `trust`, too.
 
     The `call` of a subclassed, built model is run once on symbolic inputs, to learn its layers' shapes.
 

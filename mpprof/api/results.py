@@ -35,7 +35,8 @@ T = TypeVar("T")
 class Table(Columnar, Sequence[Mapping[str, Any]]):
     """A sequence of rows, each a mapping with the keys of `--format json`; a slice is a table again.
 
-    As columns, a reason becomes two: `reason.code` and `reason.text`. An absent value is `None`.
+    In columns and frames a row's `reason` becomes two: `reason.code` and `reason.text`. An absent value is
+    `None`.
 
     Attributes:
         kind: "kernels", "products", "ops", "layers", "memory", "runs" or "survey".

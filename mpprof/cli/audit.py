@@ -16,7 +16,7 @@ class Audit:
     """List what in a model will miss the Tensor Cores, and why.
 
     MODEL is a file that model.save() wrote, of Keras 3 or tf_keras: its weights
-    are not read but for --batch, and code in it is not run without --trust. Or
+    are read only for --batch, and code in it is run only with --trust. Or it is
     module:function, importable from here, that returns a model, or the log
     directory of a run that recorded one. In a script, mpprof.audit(model) does
     the same. With --bounds or --against it is a gate that needs no GPU: exit

@@ -42,7 +42,7 @@ class Memory(Table):
     float32, mixed_float16 and mixed_bfloat16, and the largest batch that fits."""
 
     name = "memory"
-    by_help = "a table of one of: dtype, op, layer, kind"
+    by_help = "only the table by dtype, op, layer or kind"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
         super().prepare(parser)

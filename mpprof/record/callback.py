@@ -99,10 +99,10 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             step. Each of the first 32 steps is read, and each of the 32 after a change. Totals are exact.
         hardware: sample GPUs (NVML) and CPU about once a second, from a thread.
         verbose: 1: print one line at the end of `fit`; 0: print nothing.
-        announce: called with the run's root at the end of `fit`; returns a sentence to print. The default is
-            mpprof's own verdict, printed again once the run has grown by a tenth. It takes about a second:
-            after the first one of a process it is left out if, in short fits, verdicts would take more than 5
-            % of the time. None: no verdict.
+        announce: a function that is called with the run's root at the end of `fit`, and whose sentence is
+            printed. The default gives mpprof's own verdict, again once the run has grown by a tenth. A
+            verdict takes about a second: where verdicts on short fits would take more than 5 % of the time,
+            all but the first of the process are left out. None: no verdict.
         audit: before a model's first step, print once which of its layers will not reach the Tensor Cores.
             Prints nothing with `verbose=0`, for a float32 model, and where nothing was found.
         stop_on: names of the alarms that stop the training: "loss_scale_stuck", "loss_scale_low",

@@ -29,7 +29,7 @@ from mpprof.model.run import BROKEN_OFF
 from mpprof.model.run_time import RECORDING_ENDED
 from mpprof.report import content, units, words
 from mpprof.report import without_finding as limited
-from mpprof.report.page import Page, wrapped
+from mpprof.report.terminal import Lines, wrapped
 
 WIDTH, HEIGHT = 80, 25
 MOST_FIRST = 7
@@ -77,30 +77,30 @@ def render(
     `path` for the commands that are suggested at the end, `again` for the one that shows the rest."""
     last = [*([(again, "all of it")] if again else []), *_one_step_on(document, path)]
     for most in range(MOST_REMEDIES, 0, -1):
-        page = Page(color=color, width=width, time=document.time)
-        _report(page, document, most)
-        commands(page, last)
-        if len(page.lines) <= HEIGHT:
+        out = Lines(color=color, width=width, time=document.time)
+        _report(out, document, most)
+        commands(out, last)
+        if len(out.lines) <= HEIGHT:
             break
-    return page.text(ascii_only=ascii_only)
+    return out.text(ascii_only=ascii_only)
 
 
-def _report(page: Page, document: Report, most: int) -> None:
+def _report(out: Lines, document: Report, most: int) -> None:
     """Write the report with this many remedies at most."""
-    page.paragraph(_identity(document, page.width), hang=2, style="dim")
+    out.paragraph(_identity(document, out.width), hang=2, style="dim")
     answer = document.answer
     for said in filter(None, (content.head(answer), answer.sentence)):
-        page.paragraph(said, style="bold")
-    page.paragraph(_because(answer, page))
-    page.row("")
-    for line in figures(document, page.width):
-        page.row(line)
-    page.row("")
-    taken = sum(1 for line in page.lines if line)
-    _chart(page, bars(document, max(LEAST_BARS, MOST_BARS - max(0, taken - 4))))
-    _what_to_change(page, document, most)
-    blank(page)
-    page.paragraph(rest(document, warn(page, _warnings(document)), most))
+        out.paragraph(said, style="bold")
+    out.paragraph(_because(answer, out))
+    out.row("")
+    for line in figures(document, out.width):
+        out.row(line)
+    out.row("")
+    taken = sum(1 for line in out.lines if line)
+    _chart(out, bars(document, max(LEAST_BARS, MOST_BARS - max(0, taken - 4))))
+    _what_to_change(out, document, most)
+    blank(out)
+    out.paragraph(rest(document, warn(out, _warnings(document)), most))
 
 
 # --- identity, verdict, figures ----------------------------------------------------------------------------
@@ -127,11 +127,11 @@ def _identity(document: Report, width: int) -> str:
     return fitting([f"{run.name}: {text or 'nothing recorded about it'}" for text in texts], width, 1)
 
 
-def _because(answer: Answer, page: Page) -> str:
+def _because(answer: Answer, out: Lines) -> str:
     """Return as many of the sentences behind the answer's as the first lines have room for."""
     texts = [" ".join(answer.because[:kept]) for kept in range(len(answer.because), -1, -1)]
-    room = MOST_FIRST - len(page.lines)
-    return next(text for text in texts if not text or len(wrapped(text, page.width)) <= room)
+    room = MOST_FIRST - len(out.lines)
+    return next(text for text in texts if not text or len(wrapped(text, out.width)) <= room)
 
 
 def fitting(candidates: Sequence[str], width: int, lines: int) -> str:
@@ -335,7 +335,7 @@ def _with_text(row: content.TimeRow, rows: Sequence[content.TimeRow]) -> str:
     return f"{row.share:>6}  {text}".rstrip()
 
 
-def _chart(page: Page, rows: Sequence[Bar]) -> None:
+def _chart(out: Lines, rows: Sequence[Bar]) -> None:
     """Write one line for each bar: label, time, bar, note. Notes that do not fit beside the longest bar are
     left out."""
     if not rows:
@@ -343,7 +343,7 @@ def _chart(page: Page, rows: Sequence[Bar]) -> None:
     column = words.column(max(abs(row.ns) for row in rows))
     label = max(len(row.label) + 2 * row.part for row in rows)
     ns = max(len(column(row.ns)) for row in rows)
-    room = page.width - label - ns - 2
+    room = out.width - label - ns - 2
     notes = max((len(row.note) for row in rows if row.part), default=0)
     longest = max(_SHORT_BAR, min(_LONG_BAR, room - notes - 2))
     scale = max(abs(row.ns) for row in rows) or 1.0
@@ -352,22 +352,22 @@ def _chart(page: Page, rows: Sequence[Bar]) -> None:
         bar = words.bar(max(0.0, row.ns) / scale, longest)
         line = f"{name:<{label}} {column(row.ns):>{ns}} {bar}"
         for behind in (" " * (longest - len(bar) + 1), " "):
-            if row.note and len(line) + len(behind) + len(row.note) <= page.width:
+            if row.note and len(line) + len(behind) + len(row.note) <= out.width:
                 line += behind + row.note
                 break
-        page.row(line)
+        out.row(line)
 
 
 # --- remedies, warnings, the rest --------------------------------------------------------------------------
 
 
-def blank(page: Page) -> None:
-    """Add an empty line, unless the page has one at its end."""
-    if page.lines and page.lines[-1]:
-        page.row("")
+def blank(out: Lines) -> None:
+    """Add an empty line, unless the last one is empty."""
+    if out.lines and out.lines[-1]:
+        out.row("")
 
 
-def _what_to_change(page: Page, document: Report, most: int) -> None:
+def _what_to_change(out: Lines, document: Report, most: int) -> None:
     """Write what the answer says to do first, then the other remedies by rank; for a float32 run that 16 bits
     may make faster, how to switch them on, too."""
     answer, gain, stays = document.answer, document.speedup, content.changes_type(document)
@@ -377,7 +377,7 @@ def _what_to_change(page: Page, document: Report, most: int) -> None:
         entries.insert(MOST_REMEDIES - 2, (f"Mixed precision: {how[0].text}", ""))
     if answer.do:
         entries.insert(0, (_first(document), ""))
-    numbered(page, entries[:most], document.findings)
+    numbered(out, entries[:most], document.findings)
 
 
 def _is_first(document: Report, code: str) -> bool:
@@ -397,21 +397,21 @@ def _first(document: Report) -> str:
     return f"{said} (and {more} more with -v)" if more > 0 else said
 
 
-def numbered(page: Page, entries: Sequence[tuple[str, str]], findings: Iterable[Finding]) -> None:
+def numbered(out: Lines, entries: Sequence[tuple[str, str]], findings: Iterable[Finding]) -> None:
     """Write the first lines of what to do, each with its head and the code of its finding; without a code the
     head is all of it."""
     by_code = {found.code: found for found in findings}
     if entries:
-        blank(page)
+        blank(out)
     for number, (head, code) in enumerate(entries[:MOST_REMEDIES], 1):
         start = f"{number}. {head}"
         if code:
-            lines = remedy_lines(by_code[code], page.width, start)
+            lines = remedy_lines(by_code[code], out.width, start)
         else:
-            lines = wrapped(start, page.width, hang=3)
-            lines = _before_code(lines, page.width) if len(lines) == LINES_OF_REMEDY else lines
+            lines = wrapped(start, out.width, hang=3)
+            lines = _before_code(lines, out.width) if len(lines) == LINES_OF_REMEDY else lines
         for line in lines:
-            page.row(line)
+            out.row(line)
 
 
 def remedy_lines(found: Finding, width: int, head: str) -> list[str]:
@@ -451,15 +451,15 @@ def _warnings(document: Report) -> list[str]:
     return list(dict.fromkeys(said))
 
 
-def warn(page: Page, warnings: Sequence[str]) -> int:
+def warn(out: Lines, warnings: Sequence[str]) -> int:
     """Write the first warnings, as many as two lines hold whole; return how many are left."""
     used = shown = 0
     for warning in warnings:
-        lines = wrapped(f"! {_first_clauses(warning, page.width)}", page.width, hang=2)
+        lines = wrapped(f"! {_first_clauses(warning, out.width)}", out.width, hang=2)
         if used + len(lines) > LINES_OF_WARNINGS:
             break
         for line in lines:
-            page.row(line, "warning")
+            out.row(line, "warning")
         used, shown = used + len(lines), shown + 1
     return len(warnings) - shown
 
@@ -511,9 +511,9 @@ def _one_step_on(document: Report, path: str | None) -> list[tuple[str, str]]:
     return (more[:1] if content.on_cpu(document) else more[-1:]) or steps[:1]
 
 
-def commands(page: Page, steps: Iterable[tuple[str, str]]) -> None:
+def commands(out: Lines, steps: Iterable[tuple[str, str]]) -> None:
     """Write commands, never broken, because they are there to be copied; each with what it does where the
     width suffices."""
     for command, why in steps:
-        fits = len(command) + len(why) + 3 <= page.width
-        page.row(f"{command}   {page.paint(why, 'dim')}" if fits else command)
+        fits = len(command) + len(why) + 3 <= out.width
+        out.row(f"{command}   {out.paint(why, 'dim')}" if fits else command)

@@ -7,7 +7,7 @@ from mpprof.model.finding import Rung
 from mpprof.model.report import ComparedRuns
 from mpprof.report import brief, comparing, composing, content, without_finding, words
 from mpprof.report.brief import WIDTH
-from mpprof.report.page import Page
+from mpprof.report.terminal import Lines
 from mpprof.report.text import add_table
 
 MOST_ROWS = 7
@@ -25,47 +25,47 @@ def render(
 ) -> str:
     """Return the comparison (`report.json.compare_document`) on one screen: of two runs the gap and its
     causes, of a ladder the table and a line for each rung. `again` is the command that shows the rest."""
-    page = Page(color=color, width=width)
+    out = Lines(color=color, width=width)
     rungs = document.steps
     if len(rungs) == 1:
-        _rung(page, document, rungs[0])
+        _rung(out, document, rungs[0])
     else:
         if (runs := composing.ladder(document)) is not None:
-            add_table(page, runs)
-        page.row("")
+            add_table(out, runs)
+        out.row("")
         for rung in rungs:
-            page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
-            _result(page, document, rung, indent=2)
+            out.paragraph(comparing.heading(document, rung), hang=2, style="bold")
+            _result(out, document, rung, indent=2)
         for statement in [said for found in comparing.batches(document) for said in found][:2]:
-            page.paragraph(statement, hang=2)
+            out.paragraph(statement, hang=2)
     warnings = list(dict.fromkeys(w for report in document.runs for w in content.warnings(report)))
     warnings, bursts = [said for said in warnings if not said.startswith(BEGINS)], comparing.bursts(document)
-    brief.blank(page)
+    brief.blank(out)
     for said in bursts[:MOST_BURSTS]:
-        page.paragraph(f"! {said}", hang=2, style="warning")
-    left = brief.warn(page, warnings) + len(bursts[MOST_BURSTS:])
-    page.paragraph(_rest_of_comparison(document, left))
-    brief.commands(page, [(again, "all of it")] if again else [])
-    return page.text(ascii_only=ascii_only)
+        out.paragraph(f"! {said}", hang=2, style="warning")
+    left = brief.warn(out, warnings) + len(bursts[MOST_BURSTS:])
+    out.paragraph(_rest_of_comparison(document, left))
+    brief.commands(out, [(again, "all of it")] if again else [])
+    return out.text(ascii_only=ascii_only)
 
 
-def _rung(page: Page, document: ComparedRuns, rung: Rung) -> None:
-    page.paragraph(comparing.heading(document, rung), hang=2, style="bold")
-    _result(page, document, rung)
-    beside, taken = _beside(document, rung), len(page.lines) + len(comparing.bursts(document))
+def _rung(out: Lines, document: ComparedRuns, rung: Rung) -> None:
+    out.paragraph(comparing.heading(document, rung), hang=2, style="bold")
+    _result(out, document, rung)
+    beside, taken = _beside(document, rung), len(out.lines) + len(comparing.bursts(document))
     for line in beside:
-        page.paragraph(brief.fitting([line, _to_semicolon(line)], page.width, 2), hang=2)
+        out.paragraph(brief.fitting([line, _to_semicolon(line)], out.width, 2), hang=2)
     report = document.runs[rung.end]
     if rung.windows is not None:
-        page.row("")
-        add_table(page, composing.windows(rung.windows, MOST_ROWS))
+        out.row("")
+        add_table(out, composing.windows(rung.windows, MOST_ROWS))
     if rung.slices:
         most = max(1, MOST_ROWS - 1 - len(beside) - max(0, taken - 5))
-        page.row("")
-        add_table(page, composing.gap(rung, content.step_ns(report), most))
+        out.row("")
+        add_table(out, composing.gap(rung, content.step_ns(report), most))
     if promised := comparing.remedies(document, rung)[:1]:
-        page.row("")
-        page.paragraph(f"{_PROMISED}: {promised[0]}", hang=2)
+        out.row("")
+        out.paragraph(f"{_PROMISED}: {promised[0]}", hang=2)
     told = {found.code for found in comparing.serious(rung)}
     found = rung.answer
     own = found.code if found else None
@@ -73,25 +73,25 @@ def _rung(page: Page, document: ComparedRuns, rung: Rung) -> None:
     entries = [(f"{code}: ", code) for code in codes]
     if found and found.do:
         entries.insert(0, (f"{f'{own}: ' if own else ''}{found.do}", ""))
-    brief.numbered(page, entries, rung.findings)
+    brief.numbered(out, entries, rung.findings)
 
 
-def _result(page: Page, document: ComparedRuns, rung: Rung, indent: int = 0) -> None:
+def _result(out: Lines, document: ComparedRuns, rung: Rung, indent: int = 0) -> None:
     """Write the answer on one comparison, or why there is none; with it in what else the two runs differ."""
     found, first = rung.answer, comparing.lines(document, rung)[0]
     if rung.refused or rung.windows is not None or not found:
-        page.paragraph(first, indent=indent, hang=2)
+        out.paragraph(first, indent=indent, hang=2)
     if not found:
         return
     for said in filter(None, (content.head(found), found.sentence)):
-        page.paragraph(said, indent=indent, hang=2, style="bold")
+        out.paragraph(said, indent=indent, hang=2, style="bold")
     if not indent and found.because:
-        page.paragraph(" ".join(found.because), hang=2)
+        out.paragraph(" ".join(found.because), hang=2)
     if said := comparing.interval(rung):
-        page.paragraph(said, indent=indent, hang=2)
+        out.paragraph(said, indent=indent, hang=2)
     labels = [words.plain(label).partition(":")[0] for label in rung.labels]
     if labels and found.kind != "incomparable":
-        page.paragraph(f"They differ in more than precision: {', '.join(labels)}", indent=indent, hang=2)
+        out.paragraph(f"They differ in more than precision: {', '.join(labels)}", indent=indent, hang=2)
 
 
 def _beside(document: ComparedRuns, rung: Rung) -> list[str]:

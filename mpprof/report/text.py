@@ -23,7 +23,7 @@ from mpprof.report.blocks import (
     Text,
     Title,
 )
-from mpprof.report.page import Page, wrapped
+from mpprof.report.terminal import Lines, wrapped
 
 LABELS = 14
 """Columns for the labels of facts."""
@@ -42,75 +42,75 @@ def render(
     `width` in columns (68 at least), `ascii_only` for terminals that cannot show more, `path` for the
     commands that are suggested at the end.
     """
-    page = Page(color=color, width=width, time=document.time)
-    return laid_out(composing.of_report(document, path=path), page).text(ascii_only=ascii_only)
+    out = Lines(color=color, width=width, time=document.time)
+    return laid_out(composing.of_report(document, path=path), out).text(ascii_only=ascii_only)
 
 
 def render_comparison(
     document: ComparedRuns, *, color: bool = False, width: int = 100, ascii_only: bool = False
 ) -> str:
     """Return the whole comparison as text."""
-    page = Page(color=color, width=width)
-    return laid_out(composing.of_comparison(document), page).text(ascii_only=ascii_only)
+    out = Lines(color=color, width=width)
+    return laid_out(composing.of_comparison(document), out).text(ascii_only=ascii_only)
 
 
-def laid_out(blocks: Iterable[Block], page: Page) -> Page:
-    """Return the page with the blocks added to it."""
+def laid_out(blocks: Iterable[Block], out: Lines) -> Lines:
+    """Return the lines with the blocks added to them."""
     before: Block | None = None
     for block in blocks:
-        _add(page, block, before)
+        _add(out, block, before)
         before = block
-    return page
+    return out
 
 
-def _add(page: Page, block: Block, before: Block | None) -> None:
+def _add(out: Lines, block: Block, before: Block | None) -> None:
     match block:
         case Title(name, about):
-            page.paragraph(about, label=f"{name}: ", hang=2, style="dim") if about else None
+            out.paragraph(about, label=f"{name}: ", hang=2, style="dim") if about else None
         case Heading(text):
-            page.heading(text)
+            out.heading(text)
         case Text(text, label, strong):
             if not isinstance(before, Text):
-                page.row("")
-            page.paragraph(text, label=label, hang=2 if label else 0, style="bold" if strong else "")
+                out.row("")
+            out.paragraph(text, label=label, hang=2 if label else 0, style="bold" if strong else "")
         case Notes(lines, caption, warns):
             if caption or isinstance(before, Judged):
-                page.row("")
+                out.row("")
             if caption:
-                page.row(f"  {caption}")
+                out.row(f"  {caption}")
             for line in lines:
                 label = "! " if warns else ""
-                page.paragraph(line, label=label, indent=4 if caption else 2, hang=2)
+                out.paragraph(line, label=label, indent=4 if caption else 2, hang=2)
         case Labelled(items, aligned):
-            _facts(page, items, aligned)
+            _facts(out, items, aligned)
         case Folded(title, lines):
-            page.heading(title)
+            out.heading(title)
             for line in lines:
-                page.paragraph(line, indent=2, hang=2)
+                out.paragraph(line, indent=2, hang=2)
         case Bars():
-            for line in _bars(block, words.column(block.whole_ns), page.width):
-                page.row(line)
+            for line in _bars(block, words.column(block.whole_ns), out.width):
+                out.row(line)
         case Table():
             if not block.headless and not isinstance(before, Heading):
-                page.row("")
-            add_table(page, block)
+                out.row("")
+            add_table(out, block)
         case Judged():
-            _judged(page, block)
+            _judged(out, block)
         case Commands(commands):
-            _commands(page, commands)
+            _commands(out, commands)
 
 
-def _facts(page: Page, items: Sequence[tuple[str, Sequence[str]]], aligned: bool) -> None:
+def _facts(out: Lines, items: Sequence[tuple[str, Sequence[str]]], aligned: bool) -> None:
     if aligned:
-        page.row("")
+        out.row("")
     for label, (first, *more) in items:
         if aligned:
-            page.paragraph(first, label=f"{label:<{LABELS}}", hang=LABELS)
+            out.paragraph(first, label=f"{label:<{LABELS}}", hang=LABELS)
         else:
-            page.paragraph(first, label=f"{label}: ", indent=2, hang=2)
+            out.paragraph(first, label=f"{label}: ", indent=2, hang=2)
         for line in more:
             label, indent = (" " * LABELS, 0) if aligned else ("", 4)
-            page.paragraph(line, label=label, indent=indent, hang=LABELS if aligned else 2)
+            out.paragraph(line, label=label, indent=indent, hang=LABELS if aligned else 2)
 
 
 def _bars(found: Bars, column: Callable[[float], str], width: int) -> Iterator[str]:
@@ -130,34 +130,34 @@ def _bars(found: Bars, column: Callable[[float], str], width: int) -> Iterator[s
     yield f"  {'sum':<{label}} {'':<{bar}} {column(found.whole_ns):>{ns}} {words.percent(1.0):>8}"
 
 
-def _judged(page: Page, found: Judged) -> None:
+def _judged(out: Lines, found: Judged) -> None:
     head = f"{found.name}{f': {found.cost}' if found.cost else ''}"
     graded = f"{head} [{found.severity}, {found.confidence} confidence]"
-    page.paragraph(graded, indent=2, hang=2, style=found.severity)
-    page.paragraph(found.text, indent=4)
+    out.paragraph(graded, indent=2, hang=2, style=found.severity)
+    out.paragraph(found.text, indent=4)
     for label, text in found.parts:
-        page.paragraph(text, label=f"{label}: ", indent=4, hang=2)
+        out.paragraph(text, label=f"{label}: ", indent=4, hang=2)
 
 
-def _commands(page: Page, commands: Sequence[tuple[str, str]]) -> None:
+def _commands(out: Lines, commands: Sequence[tuple[str, str]]) -> None:
     for command, why in commands:
-        if len(command) + len(why) + 5 <= page.width:
-            page.row(f"  {command}   {page.paint(why, 'dim')}")
+        if len(command) + len(why) + 5 <= out.width:
+            out.row(f"  {command}   {out.paint(why, 'dim')}")
         else:
-            page.row(f"  {command}")  # never broken: it is there to be copied
-            page.paragraph(why, indent=4, style="dim")
+            out.row(f"  {command}")  # never broken: it is there to be copied
+            out.paragraph(why, indent=4, style="dim")
 
 
-def add_table(page: Page, found: Table) -> None:
-    """Add a table, two columns in; where the page is narrow, what may be left out of it goes."""
+def add_table(out: Lines, found: Table) -> None:
+    """Add a table, two columns in; where the terminal is narrow, what may be left out of it goes."""
     titles = {each.key: each.title for each in found.columns}
     lines = [*([] if found.headless else [titles]), *found.rows]
-    room, name = page.width - 2, found.name
+    room, name = out.width - 2, found.name
     kept, widths = tables.fitted(found.columns, lines, room, name, least=found.least)
     for line in lines:
         for part in _wrapped_cell(line, name, widths[name]) if found.cut is None else [line]:
             (said,) = tables.in_columns(kept, [part], widths, found.cut or words.shorten)
-            page.row(f"  {said}")
+            out.row(f"  {said}")
 
 
 def _wrapped_cell(line: Mapping[str, str], name: str, width: int) -> Iterator[Mapping[str, str]]:

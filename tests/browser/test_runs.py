@@ -257,7 +257,9 @@ def test_of_many_runs_all_are_listed_and_unreadable_ones_say_why(
             assert line.locator("input, a").count() == 0
         assert seen.page.evaluate(_CUT) <= 0
         for name in ("sweep-000/mixed", "sweep-001/mixed", "sweep-001/base"):
-            seen.page.check(f'#runs tr[data-run="{name}"] input')
+            # Ages of some seconds change the list as often: an element may be gone before a pointer is there.
+            choose = f'#runs tr[data-run="{name}"] input'
+            seen.page.evaluate("choose => document.querySelector(choose).click()", choose)
         polls = "() => Number(document.querySelector('#runs').dataset.polls)"
         before = seen.page.evaluate(polls)
         seen.page.wait_for_function(f"was => ({polls})() > was + 1", arg=before)  # looked at again, twice

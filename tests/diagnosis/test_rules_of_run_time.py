@@ -18,6 +18,8 @@ from mpprof.diagnosis.signals import Case
 from mpprof.model.account import Account
 from mpprof.model.finding import Diagnosis
 from mpprof.model.run import Run
+from mpprof.report import json as documents
+from mpprof.report import text
 from mpprof.runs.loading import load
 from tests.builders import cases as c
 from tests.builders import played_fit
@@ -434,6 +436,8 @@ def test_what_takes_much_of_the_run_leads_though_no_steps_time_holds_it(
     share = found.cost_ns_of_run / times.wall_ns
     assert f"outside the steps, {100 * share:.1f} % of the run" in report.answer.sentence
     assert found.severity == "error"
+    shown = " ".join(text.render(documents.report(report), width=200).split())
+    assert f"s outside the steps ({100 * share:.1f} % of the run) [error" in shown or found.cost_ns_per_step
 
 
 def test_what_happens_once_as_the_first_fit_begins_leads_nothing(tmp_path: Path) -> None:

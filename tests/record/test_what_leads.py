@@ -15,6 +15,7 @@ from mpprof.api import workflows
 from mpprof.report import json as documents
 from tests.builders import records
 from tests.builders.gpus import V100
+from tests.builders.played_fit import Hook, Play, play
 from tests.builders.simulate import Host, Training
 from tests.planted.cases import F16, convnet
 from tests.planted.generator import run, written
@@ -40,6 +41,10 @@ EXPECTED = {
     "input-bound": ("time", "MP301"),
     "stalls": ("time", "MP305"),
     "healthy": ("nothing", None),
+    "a callback at each epoch's end": ("time", "MP305"),
+    "fits that compile anew": ("time", "MP902"),
+    "the first batch of each epoch": ("time", "MP301"),
+    "half of the run validates": ("nothing", None),
 }
 
 
@@ -207,6 +212,13 @@ def healthy(folder: Path) -> Any:
     return report(written(training, folder), written(baseline, folder))
 
 
+def epochs(folder: Path, **given: Any) -> Any:
+    """A played training on torch whose steps are healthy."""
+    no_window = {"profile_windows": "not wanted (profile_steps=None)"}
+    played = Play(**{"backend": "torch", "epochs": 5, "calls": 40, "absent": no_window, **given})
+    return report(play(played, folder).root)
+
+
 def _recorded(name: str, gpu: Any = V100, **laid_over: Any) -> records.Recorded:
     layers = records.imagenette_convnet("float16")
     return records.Recorded(name, gpu, "float16", layers, batch=64, step_ms=20.0, **laid_over)
@@ -233,6 +245,12 @@ SITUATIONS: dict[str, Callable[[Path], Any]] = {
     "input-bound": input_bound,
     "stalls": stalls,
     "healthy": healthy,
+    "a callback at each epoch's end": lambda folder: epochs(
+        folder, callbacks=(Hook("Board", epoch_end=400),)
+    ),
+    "fits that compile anew": lambda folder: epochs(folder, epochs=1, fits=5, compile=900),
+    "the first batch of each epoch": lambda folder: epochs(folder, first_batch=400),
+    "half of the run validates": lambda folder: epochs(folder, validation=400),
 }
 
 

@@ -97,8 +97,8 @@ def test_an_epochs_first_fetch_is_in_no_step_however_many_workers_there_are(
 @pytest.mark.full
 @pytest.mark.parametrize(
     "kind",
-    ["arrays", "1 worker", "8 workers", "4 steps a call", "varying lengths", "validation and window"],
-)
+    ["arrays", "1 worker", "8 workers", "varying lengths", "validation and window"],
+)  # Keras on torch runs one step a call
 def test_the_mean_is_that_of_an_outer_clock(tmp_path: Path, kind: str) -> None:
     from tests.record import outer_clock
 

@@ -32,7 +32,8 @@ BEGINS = "mean "
 """How the sentence on stalls begins, among the warnings of a report."""
 LOADER = "waits for the loader"
 NOT_TOLD = "the records do not show where"
-_MOSTLY = 0.5
+_MOSTLY, _MUCH = 0.5, 0.1
+"""Shares of what stalls add from which a cause is theirs, and of their time from which another is named."""
 _HOLDS_UP = ("input", "callbacks", "compile")
 """Parts whose long calls have lines of their own."""
 
@@ -58,6 +59,8 @@ class Stalls:
     """How much of the stalls the cause takes, where it is not known to be in nearly each of them."""
     length_ns: float = 0.0
     total_ns: float = 0.0
+    also: str = ""
+    """What else is known to take much of them, with its time."""
     on_host: bool = False
 
     @property
@@ -83,14 +86,14 @@ class Stalls:
             length += f", {format_ns(self.total_ns)} in all"
         if self.every is not None and self.in_each == 1:
             why = f"; {self.partly or NOT_TOLD}" if self.partly or not self.cause else f": it {self.cause}"
-            return f"{said}: every {_ordinal(self.every)} step takes {length}{why}"
+            return f"{said}: every {_ordinal(self.every)} step takes {length}{why}{self.also}"
         of = f"{format_count(self.count)} of {format_count(self.of)}"
         if self.every is not None:
             of = f"{self.in_each} of every {self.every}"
         are = "is a stall of" if self.count == 1 else "are stalls of about"
         who = "it" if self.count == 1 else "each"
         why = self.partly or (f"{who} {self.cause}" if self.cause else NOT_TOLD)
-        return f"{said}: {of} {what} {are} {length}; {why}"
+        return f"{said}: {of} {what} {are} {length}; {why}{self.also}"
 
 
 def stalls(run: Run, profiled: ProfiledStalls | None = None) -> Stalls | None:
@@ -109,10 +112,10 @@ def stalls(run: Run, profiled: ProfiledStalls | None = None) -> Stalls | None:
     middle = median(usual)
     long = times.row[times.time_ns > max(STALL * middle, mean_ns)]  # what is shorter makes no mean longer
     every = None if grouped else _period(steps, long)
-    cause, cause_ns, partly = _cause(run, times, long, every, mean_ns - middle, profiled)
+    cause, cause_ns, partly, also = _cause(run, times, long, every, mean_ns - middle, profiled)
     return Stalls(
         mean_ns, middle, len(long), len(times.row), every, cause, cause_ns, grouped, partly,
-        _length_ns(times, long), _total_ns(times, long),
+        _length_ns(times, long), _total_ns(times, long), also,
     )  # fmt: skip
 
 
@@ -146,11 +149,11 @@ def _on_host(run: Run, times: stepping.Averaged, mean_ns: float) -> Stalls | Non
     by_those = 2 * held >= steps.dispatch_ns[long]  # others wait for the device
     long = long[by_those]
     added_ns = float(held[by_those].sum()) / max(1, int(calls.steps.sum()))
-    cause, cause_ns, partly = _cause(run, calls, long, None, added_ns, None)
+    cause, cause_ns, partly, also = _cause(run, calls, long, None, added_ns, None)
     every, without_ns = _period(steps, long), mean_ns - cause_ns
     found = Stalls(
         mean_ns, without_ns, len(long), len(row), every, cause, cause_ns, grouped=False, partly=partly,
-        length_ns=_length_ns(calls, long), total_ns=_total_ns(calls, long), on_host=True,
+        length_ns=_length_ns(calls, long), total_ns=_total_ns(calls, long), also=also, on_host=True,
     )  # fmt: skip
     return found if found.notable else None
 
@@ -178,13 +181,13 @@ def _cause(
     every: int | None,
     added_ns: float,
     profiled: ProfiledStalls | None,
-) -> tuple[str | None, float, str | None]:
+) -> tuple[str | None, float, str | None, str]:
     """Return what a stalled step does, how many ns of a mean step that is known to take of those that stalls
-    add, and `Stalls.partly`. What was timed comes first, then what the trace shows of stalls, then how often
-    they come."""
+    add, and `Stalls.partly` and `Stalls.also`. What was timed comes first, then what the trace shows of
+    stalls, then how often they come."""
     steps = run.steps
     if steps is None or not len(long) or added_ns <= 0:
-        return None, 0.0, None
+        return None, 0.0, None, ""
     ran = int(times.steps.sum())
     loader, hooks, compilers = (_in_stalls(run, part, times, long) for part in _HOLDS_UP)
     loader = loader or _in_lines(steps, long)
@@ -200,14 +203,18 @@ def _cause(
         cause, what, count, ns = f"compiles ({compiler})", f"compiling ({compiler})", 0, compiled_ns * ran
     if ns < _MOSTLY * added_ns * ran:
         if profiled is not None and profiled.waits_ratio >= _MOSTLY:
-            return LOADER, added_ns * profiled.waits_ratio, None
+            return LOADER, added_ns * profiled.waits_ratio, None, ""
         in_rounds = profiled is None and every in stepping.rounds(run.facts)
         otherwise = in_rounds and _otherwise(run, len(long), hooks, added_ns)
         place, ns = _place(run, times, long, in_rounds=in_rounds and not otherwise)
-        return place, min(ns / ran, added_ns), None
+        return place, min(ns / ran, added_ns), None, ""
     in_most, total_ns = count >= REGULAR_RATIO * len(long), _total_ns(times, long)
     partly = None if in_most else f"{what} takes {format_ns(min(ns, total_ns))} of that"
-    return cause, min(ns / ran, added_ns), partly
+    more = [
+        f"{name} {format_ns(own)}" for of, name, _, own in named if of != cause and own >= _MUCH * total_ns
+    ]
+    also = f"; beside that {', '.join(more)}" if more else ""
+    return cause, min(ns / ran, added_ns), partly, also
 
 
 def _in_stalls(run: Run, part: str, times: stepping.Averaged, long: Int64) -> list[tuple[str, int, float]]:

@@ -122,7 +122,7 @@ IN_EFFECT = (
     ),
     Row("MP106", WITHOUT_KERAS, "cast the outputs to float32 before the loss", case="not recorded"),
     Row(
-        "MP107", KERAS, "use layers for ops between layers (Add, Multiply), or cast once where the tensor is made",
+        "MP107", KERAS, "replace operations between layers by layers (Add, Multiply), or cast once where the tensor is made",
         "x = {keras}.layers.Add()([a, b])",
     ),
     Row("MP107", WITHOUT_KERAS, "cast once where the tensor is made"),
@@ -293,7 +293,7 @@ CARD = (
         "MP804", ANY, "float32: this card has no 16-bit matrix units", when=(its.lacks_tensor_cores,),
         other_type=True,
     ),
-    Row("MP805", ANY, "nothing to change: frameworks sum in float32, and the data sheet's rate for that is the ceiling"),
+    Row("MP805", ANY, "nothing to change: frameworks sum in float32, and the data sheet's rate for that is the limit"),
     Row(
         "MP806", ANY, "train in float32 on this CPU; this run tests the set-up, not the speed", case="cpu"
     ),

@@ -84,7 +84,12 @@ VALIDITY = (
         loop=True,
     ),
     Row(
-        "MP902", ANY, "call model.compile() once, before the first fit: after it each fit compiles its step anew",
+        "MP902", KERAS, "compile one model once and fit it again, its weights set back where it starts anew: "
+        "a new model, and model.compile(), compile the step anew",
+        case="each fit",
+    ),
+    Row(
+        "MP902", ANY - KERAS, "build the model and its step once, and set the weights back where it starts anew",
         case="each fit",
     ),
     Row(
@@ -110,7 +115,7 @@ VALIDITY = (
     Row("MP904", WITHOUT_KERAS | ON_TORCH, "none needed"),
     Row("MP905", ANY, "record the window again while nothing else runs", case="load"),
     Row("MP905", ANY, "profile fewer steps", unless=(its.few_steps,)),
-    Row("MP905", ANY, "use the shares of the window, but the times of the other steps"),
+    Row("MP905", ANY, "take the shares from the profiled steps, and the times from the other steps"),
     Row(
         "MP905", KERAS, "let {recorder} open the window: its tracers add little overhead",
         '{recorder}("logs/run", profile_steps="auto")', unless=(its.own_window,), loop=True,
@@ -137,7 +142,7 @@ VALIDITY = (
     Row("MP906", TORCH, "record the baseline in float32, without torch.autocast", case="mixed baseline"),
     Row("MP906", WITHOUT_KERAS - TORCH, "record the baseline in float32", case="mixed baseline"),
     Row(
-        "MP906", ANY, "name them the other way round: mpprof report MIXED_RUN --baseline FLOAT32_RUN",
+        "MP906", ANY, "name the runs the other way round: mpprof report MIXED_RUN --baseline FLOAT32_RUN",
         "mpprof report {baseline} --baseline {run}", "swapped",
     ),
     Row(
@@ -203,12 +208,12 @@ VALIDITY = (
     Row("MP911", ANY, "train for at least {enough} steady steps (about {twice} in all)"),
     Row(
         "MP911", KERAS - ON_TORCH,
-        "make epochs of several calls: smaller batches, fewer steps_per_execution, or steps_per_epoch={enough} "
-        "with data.repeat()",
+        "make each epoch several calls of the training function: smaller batches, fewer steps_per_execution, or "
+        "steps_per_epoch={enough} with data.repeat()",
         "model.fit(data.repeat(), steps_per_epoch={enough})", "epochs of one call",
     ),
     Row(
-        "MP911", WITHOUT_KERAS | ON_TORCH, "make epochs of several calls: smaller batches", case="epochs of one call"
+        "MP911", WITHOUT_KERAS | ON_TORCH, "make each epoch several calls of the training function: smaller batches", case="epochs of one call"
     ),
     Row(
         "MP913", ANY, "mend what raised the error: the training's own output has the traceback",

@@ -3,7 +3,7 @@
 What it means
     A custom layer or Lambda that casts to float32, or a layer with `dtype="float32"`, takes its own work off
     the 16-bit matrix units, doubles the bytes that it moves, and costs a cast on the way in and out. On the
-    last softmax that is right; on a layer with real work it is a loss.
+    last softmax that is right; on a layer with real work it costs time.
 
 How we know
     The recorded layers: a layer that computes in float32 while the model computes in 16 bits, or one whose

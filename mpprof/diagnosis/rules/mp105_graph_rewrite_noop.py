@@ -6,7 +6,7 @@ What it means
     XLA compiles, and says so only in the log.
 
 How we know
-    The run recorded the rewrite as on, and no layer computes in 16 bits by its policy. In addition one of
+    The run recorded the rewrite as on, and no layer's policy asks for 16 bits. In addition one of
     these: the graphs that TensorFlow saves before and after the rewrite (where
     `TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_LOG_PATH` names a directory), in which no matrix operation was
     converted; the training's log, put into the run as `mpprof/graph_rewrite.log`; that it was asked for by an

@@ -9,15 +9,17 @@ What it means
 How we know
     The exact count of skipped updates (steps that ran less the growth of the optimizer's own counter), and
     the loss scale. One of these is enough:
-    an update was skipped at a loss scale of 1 or less, which leaves it below 1, or at 1 in Keras 2: the
-    gradients overflow unscaled;
-    a dynamic loss scale fell below 1, which overflows alone do to it: also where the skipped updates were not
-    counted; where they were, and there was none, it is a warning;
-    the last ten updates or more were all skipped, in a training of 40 steps or more, or more than 20 in a
-    row;
-    ten or more were skipped in a row after the first 20 steps, and lowered the scale;
-    after the first 20 steps 1 % of the updates or more were skipped, and at least ten of them (three if the
-    scale was not read), not counting those that only took back a doubling of the scale.
+
+    - An update was skipped at a loss scale of 1 or less, which leaves it below 1, or at 1 in Keras 2: the
+      gradients overflow unscaled.
+    - A dynamic loss scale fell below 1. Only overflows do that, so it counts also if skipped updates were not
+      counted. If they were counted and there was none, it is a warning.
+    - The last ten updates or more were all skipped; if the training has less than 40 steps, more than 20
+      of them.
+    - Ten or more were skipped in a row after the first 20 steps, and lowered the scale.
+    - After the first 20 steps 1 % of the updates or more were skipped, and at least ten (three if the scale
+      was not read). Updates that only took back a doubling of the scale are not among these.
+
     Updates that were all skipped from the first step on, until the scale held, are its search from far above
     (MP204). Updates skipped in a row are a lower bound, since the counter is read every 16 steps. Skips of
     steps in which the loss itself was not finite belong to MP206.

@@ -42,8 +42,10 @@ def judge(signals: Signals) -> Outcome:
     if need(signals.compute_dtype) != "float16":
         return signals.not_in("float16")
     optimizer = need(signals.optimizer)
-    if optimizer.dynamic or optimizer.fixed_scale is None:
-        return NotApplicable("the loss scale is dynamic, or there is none (MP102)")
+    if optimizer.dynamic:
+        return NotApplicable("the loss scale is dynamic")
+    if optimizer.fixed_scale is None:
+        return NotApplicable("there is no loss scale (MP102)")
     if optimizer.fixed_scale >= LEAST:
         return Clear(f"the fixed loss scale is {format_count(optimizer.fixed_scale)}")
     lost = what_is_lost(signals.case.run)

@@ -9,12 +9,13 @@ How we know
     (`idle_input` of the account), and what profiled stalls waited for (`idle_stall`); unprofiled stalls are
     taken to wait for the same. In the records: how long the host was blocked for the next batch (in Keras on
     JAX and torch, and in `StepRecorder.batches`), and stalls that come again after as many steps as the
-    loader has workers, or its queue has places. If the device runs behind the host, a blocked host is a cause
-    only if the trace shows that the device idled, too, or if the host waits longer for input than for the
-    device. A recorded wait below 0.1 ms is as short as for a batch of arrays in memory. Time that no host
-    event explains (`idle_other`) is not counted. If the wait was not recorded and much idle time could be it,
-    the cause is not judged. The wait for the first batch of an epoch, where a shuffle buffer fills or workers
-    start, is in no step's time: from the second epoch on it counts as its share of the run.
+    loader has workers, or its queue has places. While the device still has queued work, a blocked host costs
+    nothing. It counts only if the trace shows that the device idled, too, or if the host waits longer for
+    input than for the device. A recorded wait below 0.1 ms is as short as for a batch of arrays in memory.
+    Time that no host event explains (`idle_other`) is not counted. If the wait was not recorded and much idle
+    time could be it, the cause is not judged. The wait for the first batch of an epoch, where a shuffle
+    buffer fills or workers start, is in no step's time: from the second epoch on it counts as its share of
+    the run.
 
 What it costs
     The wait itself. While the pipeline is the limit, neither a faster device nor any remedy on the device

@@ -14,7 +14,7 @@ How we know
 
     What callbacks do outside the steps, as an epoch begins or ends and in a validation, is in no step's time:
     it counts as its share of the run, with the same limits. Not counted is what they do once, as the first
-    `fit` begins. mpprof's own hooks are told apart from those of the others.
+    `fit` begins. mpprof's own hooks count separately.
 
 What it costs
     That time, in the mean step, or of the run.
@@ -178,7 +178,7 @@ def _of_our_own(signals: Signals, outside_ns: float) -> Found | None:
         ),
         severity=SCALE.severity(ratio) if often else "info",
         cost_ns=in_steps_ns,
-        cost_ns_of_run=outside_ns,
+        cost_ns_of_run=float(outside_ns),
         cases=("own, often",) if often else ("own",),
     )
 

@@ -8,16 +8,16 @@ What it means
     ops).
 
 How we know
-    Time in which a copy runs and no kernel does, in the account's class `copy`; and idle time in which the
-    host was in a copy that did not return: a copy to the host, or from pageable memory, waits for all work in
-    front of it, and meanwhile nothing is launched. For the largest copies to or from the device the rate is
-    computed from bytes and time. Some collectors state whether host memory was pageable. Otherwise a rate
-    below 4 GB/s, a third of what pinned memory reaches over PCIe 3.0 x16, indicates pageable memory, which
-    the driver copies twice.
+    Two times are added: that in which a copy runs and no kernel does (the account's class `copy`), and idle
+    time in which the host was in a copy that did not return. Such a copy, to the host or from pageable
+    memory, waits for all work in front of it, and meanwhile nothing is launched. For the largest copies to or
+    from the device the rate is computed from bytes and time. Some collectors state whether host memory was
+    pageable. Otherwise a rate below 4 GB/s, a third of what pinned memory reaches over PCIe 3.0 x16,
+    indicates pageable memory, which the driver copies twice.
 
 What it costs
-    The time of these copies. A float32 run has the same copies: below a fifth of the step they are reported
-    as a ceiling, which explains why little can be gained, and not as a loss. The copy of the batch to the
+    The time of these copies. A float32 run has the same copies: below a fifth of the step they are a note
+    without a cost, which explains why little can be gained. The copy of the batch to the
     device, which a prefetch hides, is mentioned from 3 % of the step on, all others from 10 %.
 
 When to ignore

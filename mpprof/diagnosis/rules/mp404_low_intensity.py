@@ -8,7 +8,7 @@ How we know
     FLOPs and bytes of each kernel from its shapes, against the device's ridge: peak rate over bandwidth.
 
 What it costs
-    Nothing that 16 bits could recover: it is the ceiling of this model on this card.
+    Nothing that 16 bits could recover: it is the limit of this model on this card.
 
 When to ignore
     When the model needs these sizes.

@@ -88,11 +88,10 @@ def judge(signals: Signals) -> Outcome:
     if signals.cost_ratio(claims) < SCALE.info_ratio:
         return Clear("the difference is next to nothing")
     return Found(
-        summary=f"depthwise convolution takes {format_speedup(mine / theirs)} "
-        f"{'its time' if measured else 'the time that its tensors need'} in float32: "
-        + "{cost} a step ({share})",
-        said=f"depthwise convolution takes {format_speedup(mine / theirs)} its time in float32"
-        "[: {time} more]",
+        summary=f"depthwise convolution takes {format_speedup(mine / theirs)} as long as "
+        f"{'in float32' if measured else 'moving its float32 tensors'}: " + "{cost} a step ({share})",
+        said=f"depthwise convolution takes {format_speedup(mine / theirs)} as long as "
+        f"{'in float32' if measured else 'moving its float32 tensors'}[: {{time}} more]",
         evidence=(
             evidence.ns("depthwise kernels", mine, theirs),
             evidence.ns("the same in the baseline" if measured else "moving their float32 tensors", theirs),

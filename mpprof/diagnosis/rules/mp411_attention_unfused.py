@@ -8,7 +8,7 @@ What it means
 How we know
     On TensorFlow: recorded attention layers, and the softmax and elementwise kernels of these layers. On
     PyTorch: a softmax over as many values as a batched product of the same module reads or writes, which does
-    not exist with fused kernels. Elementwise work on as many values counts, too.
+    not exist with fused kernels; and the elementwise kernels that work on as many values.
 
 What it costs
     The time of those kernels. On TensorFlow one run cannot show how much of it a fused kernel would save. On

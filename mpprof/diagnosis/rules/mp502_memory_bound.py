@@ -8,7 +8,7 @@ How we know
     The share of elementwise kernels in the account.
 
 What it costs
-    It is a ceiling on what mixed precision can give. One run cannot show what fusion would save.
+    It limits what mixed precision can gain. One run cannot show what fusion would save.
 
 When to ignore
     When XLA is on already.

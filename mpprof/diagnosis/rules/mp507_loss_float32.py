@@ -45,7 +45,7 @@ from mpprof.model.quantities import format_ratio
 CODE, SLUG, TITLE = "MP507", "loss-float32", "The loss takes a noticeable part of the step in float32"
 ABOUT = "the loss in float32"
 SAYS = "the loss in float32 takes[ {time}] longer than it could"
-ONCE = "once the loss is as short as it could be"
+ONCE = "once the loss takes no longer than needed"
 SPECIFICITY = NAMED
 OF_TRAINING = True
 OF_ACCELERATOR = True

@@ -16,8 +16,8 @@ When to ignore
     When most of the device's memory is free; it is then reported as a note.
 
 Sources
-    XProf's documentation of memory profiles; TensorFlow's BFC allocator does not split a block where the
-    remainder would be smaller than the request, up to 128 MiB.
+    XProf's documentation of memory profiles; TensorFlow's BFC allocator gives out a whole block if what
+    would be left of it is smaller than the request and than 128 MiB.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ How we know
 
 What it costs
     Half of the exposed transfer, which is what 16 bits would save. Exposed communication below 15 % of the
-    step is normal for a healthy run on several devices, and is reported as a ceiling.
+    step is normal for a healthy run on several devices: it is a note without a cost.
 
 When to ignore
     Where 16-bit sums of gradients do not train as well: compare the loss.

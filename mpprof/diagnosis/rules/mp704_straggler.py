@@ -5,12 +5,12 @@ What it means
     them are equal, and the fast ones spend the difference in the exchange, waiting.
 
 How we know
-    For each device of every host whose trace is there, its own part: its step less its exposed communication.
-    The others wait for a device whose own part is longer than theirs by 3 % of the step. The class of time in
-    which it takes longer says whether it computes more slowly or waits for something of its own. If the
-    records name a synchronous strategy and the trace holds no communication, waiting cannot be distinguished
-    from other idle time, and the devices' work is compared instead. This compares no clocks of different
-    hosts.
+    A device's own part of a step is the step less its exposed communication. It is computed for each device
+    of the hosts whose traces are there. The others wait for a device whose own part is longer than theirs by
+    3 % of the step. The class of time in which it takes longer says whether it computes more slowly or waits
+    for something of its own. If the records name a synchronous strategy and the trace holds no communication,
+    waiting cannot be distinguished from other idle time, and the devices' work is compared instead. This
+    compares no clocks of different hosts.
 
 What it costs
     The time by which the step would be shorter if the slow devices were as fast as the slowest of the others.

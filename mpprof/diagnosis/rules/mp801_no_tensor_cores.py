@@ -10,7 +10,7 @@ How we know
     (`mpprof audit --gpu NAME`) the named card, which may be another vendor's without matrix units.
 
 What it costs
-    Nothing that can be recovered on this card: it is a ceiling.
+    Nothing that can be recovered on this card.
 
 When to ignore
     When mixed precision is used here for memory only.

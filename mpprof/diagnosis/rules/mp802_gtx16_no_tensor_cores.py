@@ -11,7 +11,7 @@ How we know
     with Tensor Cores have 30 or more, the others 24 at most.
 
 What it costs
-    Nothing that can be recovered on this card: it is a ceiling.
+    Nothing that can be recovered on this card.
 
 When to ignore
     When mixed precision is used here for memory only.

@@ -11,7 +11,7 @@ How we know
     run, because a float32 run of the same script would have the same one. For a float32 run, its own kernels.
 
 What it costs
-    Nothing: it is the right ceiling.
+    Nothing: it only lowers what mixed precision can gain.
 
 When to ignore
     Always, once known.

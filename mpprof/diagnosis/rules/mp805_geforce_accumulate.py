@@ -9,7 +9,7 @@ How we know
     The device's name; without one its number of multiprocessors and its memory.
 
 What it costs
-    Nothing that can be recovered: it is the right ceiling.
+    Nothing that can be recovered: it only lowers what mixed precision can gain.
 
 When to ignore
     Always, once known.

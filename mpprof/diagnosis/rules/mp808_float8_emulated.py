@@ -50,7 +50,7 @@ from mpprof.model.kernels import ACCELERATED, COMPUTE_DTYPES, Precision
 from mpprof.model.quantities import format_ratio
 from mpprof.model.run import LayerFacts
 
-CODE, SLUG, TITLE = "MP808", "float8-emulated", "float8 without products in it"
+CODE, SLUG, TITLE = "MP808", "float8-emulated", "float8 layers whose products do not run in float8"
 ABOUT = "float8 layers that multiply in a wider type"
 SPECIFICITY = NAMED
 OF_ACCELERATOR = True

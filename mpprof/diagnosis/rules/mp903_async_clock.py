@@ -41,7 +41,7 @@ def judge(signals: Signals) -> Outcome:
     if not recorded:
         return Unable("there are no steady steps to compare with the trace; train longer")
     if not timed_launches(signals):
-        return Clear("the recorded step is as long as the device was busy")
+        return Clear("the recorded step is at least half as long as the device was busy")
     return Found(
         summary=(
             f"the recorded step takes {format_ns(recorded)}, and in the trace the device was busy "

@@ -7,8 +7,8 @@ What it means
 How we know
     The run recorded a GPU, or the trace has calls that launch work; the trace has no device plane with
     kernels. Where it has ops and no such call, the ops ran on the CPU, and nothing is missing. An export of
-    Nsight Systems has a table of kernels only where CUDA was traced (`nsys profile --trace=cuda`) and some
-    ran.
+    Nsight Systems has a table of kernels only where CUDA was traced (`nsys profile --trace=cuda`) and at
+    least one kernel ran.
 
 What it costs
     Every answer about kernels, Tensor Cores and idle time.

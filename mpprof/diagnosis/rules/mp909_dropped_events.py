@@ -36,7 +36,7 @@ _OWN = "the profiler itself says so"
 def judge(signals: Signals) -> Outcome:
     trace = need(signals.trace)
     if not trace.warnings:
-        return Clear("the trace reports no loss")
+        return Clear("the trace reports no lost events")
     more = len(trace.warnings) - 1
     head, _, what = trace.warnings[0].partition(": ")
     by_profiler = head.endswith("own warning")

@@ -49,10 +49,13 @@ def judge(signals: Signals) -> Outcome:
     if table is not None and (epochs := epochs_of_one_call(table)) is not None:
         return Found(
             summary=(
-                f"no step has a time: each of the {format_count(epochs)} epochs is a single call, and a "
-                "step's time goes from one call to the next of the same epoch"
+                f"no step has a time: each of the {format_count(epochs)} epochs is a single call of the "
+                "training function, and a step's time goes from one call to the next of the same epoch"
             ),
-            evidence=(evidence.count("epochs of one call", epochs), evidence.count("steady steps", steady)),
+            evidence=(
+                evidence.count("epochs with a single call of the training function", epochs),
+                evidence.count("steady steps", steady),
+            ),
             cases=("epochs of one call",),
             values={"enough": ENOUGH_STEPS},
             severity="warning",

@@ -11,7 +11,7 @@ from mpprof.model.memory import MemoryForecast, PolicyMemory
 from mpprof.report import words
 from mpprof.report.blocks import Block, Heading, Table, Text, number, table
 from mpprof.report.blocks import text as column
-from mpprof.report.page import Page
+from mpprof.report.terminal import Lines
 from mpprof.report.text import laid_out
 from mpprof.report.to_json import to_json
 
@@ -32,8 +32,8 @@ def text(
     found: MemoryForecast, *, most: int = _MOST_LAYERS, width: int = 100, ascii_only: bool = False
 ) -> str:
     """Return the forecast as text: a table of the policies, then the layers that keep most."""
-    page = Page(color=False, width=width)
-    return laid_out(blocks_of(found, most), page).text(ascii_only=ascii_only)
+    out = Lines(color=False, width=width)
+    return laid_out(blocks_of(found, most), out).text(ascii_only=ascii_only)
 
 
 def blocks_of(found: MemoryForecast, most: int) -> Iterator[Block]:

@@ -19,7 +19,7 @@ from mpprof.report.content import (
     live_memory_unknown,
     main_allocator,
 )  # fmt: skip
-from mpprof.report.page import Page, wrapped
+from mpprof.report.terminal import Lines, wrapped
 from mpprof.report.text import laid_out
 
 MOST = 8
@@ -30,8 +30,8 @@ _OWNERS = 20
 
 def render(document: Report, *, width: int, most: int = MOST, ascii_only: bool = False) -> str:
     """Return the text of the document's memory section; `most` rows of each list."""
-    page = Page(color=False, width=width)
-    return laid_out(of_memory(document, most), page).text(ascii_only=ascii_only)
+    out = Lines(color=False, width=width)
+    return laid_out(of_memory(document, most), out).text(ascii_only=ascii_only)
 
 
 def of_memory(document: Report, most: int) -> Iterator[Block]:

@@ -13,8 +13,8 @@ from mpprof.errors import MpprofError
 from mpprof.model.columns import Column
 from mpprof.model.rows import SurveyRow, terminal
 from mpprof.report import tables, words
-from mpprof.report.page import wrapped
 from mpprof.report.runs.listing import card, known, short_policy, shortened
+from mpprof.report.terminal import wrapped
 
 NAME_LEAST = 32
 MOST_ANSWERS = 5

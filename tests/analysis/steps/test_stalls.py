@@ -91,6 +91,20 @@ def with_spent(run: Run, key: SpentKey, *lines: tuple[int, int, int, float]) -> 
 SLOW = SpentKey("callbacks", "Slow", "batch")
 
 
+def test_a_second_cause_that_takes_much_of_the_stalls_is_said_with_its_time() -> None:
+    """A callback at every seventh step, and one step that is compiled anew."""
+    values, gaps = np.array(noisy(211)), np.zeros(211)
+    values[3::7], gaps[3::7] = 46, 36
+    values[100] = 700
+    lines = [(row + 1, row + 1, 1, 36.0) for row in range(3, 211, 7)]
+    run = with_spent(run_of(values.tolist(), gaps=gaps.tolist()), SLOW, *lines, (101, 101, 1, 690.0))
+    assert run.spans is not None
+    key = np.append(np.zeros(len(lines), np.int64), 1)
+    spent = replace(run.spans.spent, keys=(SLOW, SpentKey("compile", "jax", "batch")), key=key)
+    said = str(found(replace(run, spans=replace(run.spans, spent=spent))))
+    assert said.endswith("every 7th step takes 46.0 ms: it runs Slow; beside that compiling (jax) 690 ms")
+
+
 def test_a_compile_in_mid_run_is_named_as_what_holds_its_step_up() -> None:
     """Of JAX, with its tracing as a line without a compile."""
     values = np.array([900.0, *noisy(200)])

@@ -28,7 +28,7 @@ def wrapped(text: str, width: int, *, indent: int = 0, hang: int = 0) -> list[st
     return [line.replace("\xa0", " ") for line in lines]
 
 
-class Page:
+class Lines:
     """Lines of text with an indent, wrapped to a width; colour goes on after wrapping. `time`: of the report,
     for what its "step" is called."""
 
