@@ -132,8 +132,8 @@ def lines(report: AuditReport) -> list[str]:
         ]
     if report.functions:
         said += [
-            f"Not judged is what functions between layers multiply: {first_of(report.functions, _NAMED)}. They "
-            "compute in the type that they are given, whatever the policy is"
+            f"Not judged is what functions between layers multiply: {first_of(report.functions, _NAMED)}. "
+            "They compute in the type that they are given, whatever the policy is"
         ]
     for code in dict.fromkeys(note.code for note in report.notes):
         same = [note for note in report.notes if note.code == code]

@@ -74,7 +74,8 @@ def read_kept(path: Path) -> Kept:
     """Return an audit that was kept as JSON. Raises UsageError for a file that is not an audit."""
     try:
         content = read_regular(path, bounds_file.MOST_BYTES)
-        document = json.loads(content, parse_constant=_no_number) if len(content) <= bounds_file.MOST_BYTES else None
+        small = len(content) <= bounds_file.MOST_BYTES
+        document = json.loads(content, parse_constant=_no_number) if small else None
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise ValueError(f"its schema is not {SCHEMA}")
         return Kept(
@@ -244,7 +245,9 @@ def _left(work: Sequence[MatrixWork], kept: Sequence[MatrixWork]) -> Iterator[Ou
         worst = max(new, key=lambda one: one.share or 0.0)
         part = quantities.format_ratio(worst.share)
         yield Outcome(
-            "16 bits", "failed", f"{worst.layer}: new, {_state(worst)}, {part} of the multiplications with weights"
+            "16 bits",
+            "failed",
+            f"{worst.layer}: new, {_state(worst)}, {part} of the multiplications with weights",
         )
 
 

@@ -246,7 +246,10 @@ def test_the_depthwise_part_of_a_separable_convolution_is_no_work_of_matrix_unit
     assert "Tensor Cores in fp16 71.9 %, ordinary arithmetic in fp16 28.1 %" in str(found)
     wanted = audit_checks.read(bounds(tmp_path, "min_16_bit_ratio = 0.9"))
     (outcome,) = audit_checks.judge(found, wanted)
-    assert (outcome.verdict, "both (depthwise part): ordinary arithmetic in fp16" in outcome.text) == ("failed", True)
+    assert (outcome.verdict, "both (depthwise part): ordinary arithmetic in fp16" in outcome.text) == (
+        "failed",
+        True,
+    )
     assert [each.verdict for each in audit_checks.compare(found, kept(found))] == ["passed"]
     left = [
         each.text for each in audit_checks.compare(separable(63), kept(found)) if each.check == "matrix units"
