@@ -288,6 +288,21 @@ def test_of_a_loop_that_took_its_batches_by_itself_the_wait_for_them_is_said_to_
     assert (named["steps"][0], named["loop"]) == ("steps", ["loop and the wait for its input"])
 
 
+def test_what_lies_between_synchronous_steps_costs_all_its_time_though_the_trace_tells_only_a_part(
+    tmp_path: Path,
+) -> None:
+    """The rest is idle time of no known cause; work that is queued may hide as much on JAX."""
+    idle = c.account(c.cell("idle_between_steps", 18), c.cell("idle_other", 50), c.healthy(32))
+    for backend, cost in (("loop", 30), ("jax", 18)):
+        given = Play(
+            backend=backend,
+            loop=30 if backend == "loop" else 0,
+            callbacks=() if backend == "loop" else (SLOW,),
+        )
+        got = finding("MP305", case(given, tmp_path / backend, idle))
+        assert got.cost_ns_per_step == pytest.approx(cost * MS, rel=0.02)
+
+
 def test_what_a_loop_does_on_the_host_within_its_steps_is_said_where_the_device_idles(tmp_path: Path) -> None:
     """A step's function that sleeps, where the device runs behind: the records have the sleep in the step."""
     idle = c.account(c.cell("idle_between_steps", 90), c.healthy(10))
