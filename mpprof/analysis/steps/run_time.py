@@ -37,6 +37,8 @@ WITHIN_STEPS = "Keras tells only when a call begins on this backend: the loop's 
 CALLBACKS_AND_LOOP = "callbacks and loop"
 CALLBACKS_AND_BETWEEN = "callbacks and what is between epochs"
 STEPS_AND_INPUT = "steps and the wait for their input"
+WITH_CALLBACKS = {True: ", with callbacks and loop", False: ", with callbacks ahead of mpprof's"}
+"""What steps hold where callbacks were not timed, by whether Keras tells only when a call begins."""
 LOOP_AND_INPUT = "loop and the wait for its input"
 END_OF_DATA = "the end of the data"
 BEFORE_ITS_HOOK: tuple[PartName, str] = ("validation", "before its first hook")
@@ -481,4 +483,5 @@ def _take_calls(pools: _Pools, calls: _Calls, absent: Mapping[str, str], *, fetc
         pools.take("steps", "profiled steps", int(took[calls.profiled].sum()), CALL)
         if "compile" in absent and len(took) and not calls.profiled[0]:
             pools.take("steps", "the first call with tracing and compiling", int(took[0]), CALL)
-    pools.take_all("steps", STEPS_AND_INPUT if fetched and "input" in absent else "steps", CALL)
+    held = WITH_CALLBACKS[calls.begins_only] if fetched and "callbacks" in absent else ""
+    pools.take_all("steps", (STEPS_AND_INPUT if fetched and "input" in absent else "steps") + held, CALL)
