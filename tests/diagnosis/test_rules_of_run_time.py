@@ -563,6 +563,30 @@ def test_callbacks_that_were_not_timed_are_named_where_they_are(
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            replace(EPOCHS, loop=0, absent={"run_time.callbacks": "this CallbackList was made before"}),
+            "is callbacks",
+        ),
+        (replace(EPOCHS, burst=(8, 200)), "long steps, "),
+    ],
+)
+def test_on_a_cpu_the_answer_says_what_of_the_step_is_not_known(
+    given: Play, said: str, tmp_path: Path
+) -> None:
+    folder = play(given, tmp_path).root
+    facts = folder / "mpprof" / "run.json"
+    no_window = {"profile_windows": "not wanted (profile_steps=None)"}
+    told = json.loads(facts.read_text())
+    facts.write_text(json.dumps(told | {"devices": [{"kind": "cpu"}], "absent": told["absent"] | no_window}))
+    sentence = mpprof.diagnose(mpprof.load(folder)).answer.sentence
+    assert sentence.startswith("On a CPU mixed precision says nothing about a GPU")
+    assert said in sentence
+    assert sentence.endswith(" is not known.")
+
+
 def own(folder: Path, read_every: int) -> Path:
     """A run in which mpprof's own hooks take 3 of 14 ms a step, as its log says."""
     no_window = {"profile_windows": "not wanted (profile_steps=None)"}

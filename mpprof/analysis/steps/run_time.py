@@ -203,6 +203,12 @@ def _absent(run: Run, steps: StepTable, spans: Spans) -> dict[str, str]:
     return absent
 
 
+def callbacks_untold(absent: Mapping[str, str]) -> bool:
+    """Return whether the record itself says that callbacks ran, or may have, which were not timed: of a log
+    that says nothing of them that is not known."""
+    return absent.get("callbacks", NOT_TIMED) not in (NOT_TIMED, ENDED_BEFORE)
+
+
 def _own_loop(run: Run) -> bool:
     return run.facts is not None and run.facts.framework.get("loop") == "custom"
 
@@ -483,5 +489,5 @@ def _take_calls(pools: _Pools, calls: _Calls, absent: Mapping[str, str], *, fetc
         pools.take("steps", "profiled steps", int(took[calls.profiled].sum()), CALL)
         if "compile" in absent and len(took) and not calls.profiled[0]:
             pools.take("steps", "the first call with tracing and compiling", int(took[0]), CALL)
-    held = WITH_CALLBACKS[calls.begins_only] if fetched and "callbacks" in absent else ""
+    held = WITH_CALLBACKS[calls.begins_only] if fetched and callbacks_untold(absent) else ""
     pools.take_all("steps", (STEPS_AND_INPUT if fetched and "input" in absent else "steps") + held, CALL)

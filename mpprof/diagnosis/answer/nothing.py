@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mpprof.analysis.steps import validity
+from mpprof.analysis.steps.run_time import callbacks_untold
 from mpprof.diagnosis.answer.cause import clause as clause_of
 from mpprof.diagnosis.answer.limits import LITTLE, LOW_SPEEDUP, MEETS_RATIO, MUCH_FASTER, alone, idle
 from mpprof.diagnosis.answer.view import View
@@ -162,7 +163,7 @@ def _open(view: View) -> str:
         took = f"{format_count(long.count)} long steps, {format_ratio(long.lost_ratio)} of the time,"
         return f"; whether {took} compiled anew is not known"
     what = ["waits for input"] if mp301_input_bound.CODE in unable else []
-    if mp305_slow_callbacks.CODE in unable and times is not None and "callbacks" in times.absent:
+    if mp305_slow_callbacks.CODE in unable and times is not None and callbacks_untold(times.absent):
         what.append("is callbacks")
     return f"; how much of it {' or '.join(what)} is not known" if what else ""
 
