@@ -146,7 +146,7 @@ VALIDITY = (
     Row("MP906", TORCH, "record the baseline in float32, without torch.autocast", case="mixed baseline"),
     Row("MP906", WITHOUT_KERAS - TORCH, "record the baseline in float32", case="mixed baseline"),
     Row(
-        "MP906", ANY, "name them the other way round: mpprof report MIXED_RUN --baseline FLOAT32_RUN",
+        "MP906", ANY, "name the runs the other way round: mpprof report MIXED_RUN --baseline FLOAT32_RUN",
         "mpprof report {baseline} --baseline {run}", "swapped",
     ),
     Row(
