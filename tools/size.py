@@ -26,7 +26,7 @@ STATEMENTS = {
     "mpprof/cli": 2_340,
     "mpprof/diagnosis": 7_520,
     "mpprof/forecasts": 2_460,
-    "mpprof/launch": 910,
+    "mpprof/launch": 950,
     "mpprof/model": 2_860,
     "mpprof/numbers": 1_670,
     "mpprof/record": 6_170,
