@@ -267,6 +267,12 @@ def lost_per_update(document: Report, code: str) -> float | None:
     return each - step if wasted and step is not None and each is not None and each > step else None
 
 
+def in_updates(document: Report) -> bool:
+    """Return whether the first cause lengthens each applied update: its gain is not one of a step."""
+    first = first_cause(document)
+    return first is not None and lost_per_update(document, first.code) is not None
+
+
 def of_memory(code: str) -> bool:
     """Return whether a cause costs memory and no time: it comes behind those that do."""
     return code.startswith(_OF_MEMORY)
