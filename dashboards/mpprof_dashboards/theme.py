@@ -222,8 +222,8 @@ FLOW_WORDS = {
 }  # fmt: skip
 """Of bands."""
 FLOW_LEGEND = {
-    "unit": "matrix work on its units", "off": "matrix work off them", "open": "matrix work, where is unknown",
-    "plain": "a whole step", "skip": "skipped updates",
+    "unit": "matrix work on Tensor Cores", "off": "matrix work off Tensor Cores",
+    "open": "matrix work, where is unknown", "plain": "a whole step", "skip": "skipped updates",
 } | {kind: word for kind, word in FLOW_WORDS.items() if kind != "matmul"}  # fmt: skip
 UNIT_WORDS: dict[str, str] = {
     "tensor_core": "Tensor Cores", "matrix_core": "matrix cores", "cuda_core": "ordinary cores", "cpu": "CPU",

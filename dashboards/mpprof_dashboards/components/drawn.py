@@ -9,7 +9,7 @@ from dash import html
 
 from mpprof.model.steps import ABSENT
 from mpprof.report import units, words
-from mpprof.report.content import SMALL_RATIO, loss_scale, on_cpu, peak
+from mpprof.report.content import SMALL_RATIO, loss_scale, matrix_units, on_cpu, peak
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.markup import Html
@@ -45,14 +45,15 @@ def flow_of(document: Report, base: Time | None, query: str = "") -> html.Sectio
     if unexplained is not None and unexplained > SMALL_RATIO * (facts.step_ns or 0.0):
         note += f"; {words.unexplained(unexplained)}"
     return cards.section(
-        title, drawn, note=units.worded(note, document.time), head=[_legend(found, on_cpu=on_cpu(document))]
+        title, drawn, note=units.worded(note, document.time), head=[_legend(document, found)]
     )
 
 
-def _legend(found: flow.Flow, *, on_cpu: bool) -> html.Ul:
+def _legend(document: Report, found: flow.Flow) -> html.Ul:
     """Return what the colours and greys of the bars are; a kind that stands alone in its bar names itself."""
     kinds = {part.kind for bar in found.bars if len(bar.segments) > 1 for part in bar.segments}
-    said = theme.FLOW_LEGEND | ({"off": "matrix work"} if on_cpu else {})
+    said = theme.FLOW_LEGEND | ({"off": theme.CPU_LABELS["off_matrix_unit"]} if on_cpu(document) else {})
+    units = matrix_units(document)
     return html.Ul(
         [
             html.Li(
@@ -61,7 +62,7 @@ def _legend(found: flow.Flow, *, on_cpu: bool) -> html.Ul:
                         className="mp-swatch mp-k-unknown" if kind in theme.DOTTED else "mp-swatch",
                         style={} if kind in theme.DOTTED else _swatch(kind),
                     ),
-                    said[kind],
+                    theme.of_units(said[kind], units),
                 ]
             )
             for kind in theme.FLOW_COLOURS

@@ -175,7 +175,7 @@ def _combination(
     if each and content.in_updates(document):
         begin, times = each, f" per applied update{times}"  # the remedy of skips comes before all
     elif content.changes_type(document):
-        times += f" if it stays in {words.plain(document.run.policy or '') or "this run's type"}"
+        times += f" if it stays in {words.plain(document.run.policy or 'this type')}"
     elif _how_to_switch(document):
         times += " in float32"
     plan = document.whatif
@@ -353,8 +353,8 @@ def _listed(found: Finding, listed: Sequence[Remedy]) -> bool:
 
 
 def _others(document: Report, told: list[str]) -> list[Any]:
-    """Return in a line each: what comes to light, what else was found, by name, and how many checks were clear
-    or not possible."""
+    """Return in a line each: what comes to light, what else was found, by name, and how many checks were
+    clear or not possible."""
     above = [found for found in document.findings if found.code in told]
     listed = [remedy for found in above for remedy in found.remedies]
     others = [

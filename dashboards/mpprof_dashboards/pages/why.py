@@ -10,7 +10,6 @@ from mpprof.errors import MpprofError
 from mpprof.model.run import NO_END
 from mpprof.report import units, whole_window, without_finding, words
 from mpprof.report.content import (
-    AS_GOOD_RATIO,
     SMALL_RATIO,
     busy_heading,
     busy_kernels,
@@ -20,6 +19,7 @@ from mpprof.report.content import (
     mean_of,
     on_cpu,
     peak,
+    precision_is_done,
     ran_out_of_memory,
     spread,
     time_doubt,
@@ -181,10 +181,9 @@ def _running(
 def _first(document: Report) -> str:
     """Return what stands before the thing to do: nothing where that is a measurement, and no change; that
     precision itself is done, where only other changes gain."""
-    answer, facts = document.answer, document.facts
-    if answer.kind == "measured" and answer.leads == "nothing" and facts.observed and facts.attainable:
-        if facts.observed >= AS_GOOD_RATIO * facts.attainable:
-            return "Precision is done; to gain more by other means: "
+    answer = document.answer
+    if precision_is_done(document):
+        return "Precision is done; to gain more by other means: "
     return "" if answer.kind == words.ESTIMATED and answer.code is None else "First: "
 
 
