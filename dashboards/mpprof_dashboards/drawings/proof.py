@@ -294,7 +294,8 @@ _FAILED_AT = 780.0
 
 def staircase(time_ns: Sequence[int], parts: Sequence[Part], failed: Failure | None = None) -> str:
     """Return live memory over the trace as a stack of parts, from the bottom, with the peak marked; beside
-    it the allocation that failed and the limit of the memory, on the same scale. "" with fewer than two times."""
+    it the allocation that failed and the limit of the memory, on the same scale; "" with fewer than two
+    times."""
     if len(time_ns) < 2 or not parts or time_ns[-1] <= time_ns[0]:
         return ""
     stack = np.cumsum([part.bytes for part in parts], axis=0)

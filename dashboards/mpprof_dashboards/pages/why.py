@@ -359,7 +359,11 @@ def _account(parts: tuple[Slice, ...], whole: float, per_whole: str) -> list[bar
     for part in sorted(parts, key=waterfall.account_order):
         for name, kind, key, ns in waterfall.pieces(part):
             role, _, place = key.partition("/")
-            ns = left.get((role, place), 0.0) if role != "matmul" else ns
+            kept = left.get((role, place or "unknown") if role == "matmul" else (role, ""), 0.0)
+            if role == "matmul":
+                ns = kept
+            elif part.ns_per_step:
+                ns *= kept / part.ns_per_step
             if ns <= 0:
                 continue
             share = words.percent(ns / whole) if whole else ""
