@@ -44,9 +44,7 @@ def flow_of(document: Report, base: Time | None, query: str = "") -> html.Sectio
     unexplained = None if facts.unlike else facts.unexplained_ns
     if unexplained is not None and unexplained > SMALL_RATIO * (facts.step_ns or 0.0):
         note += f"; {words.unexplained(unexplained)}"
-    return cards.section(
-        title, drawn, note=units.worded(note, document.time), head=[_legend(document, found)]
-    )
+    return cards.section(title, drawn, _legend(document, found), note=units.worded(note, document.time))
 
 
 def _legend(document: Report, found: flow.Flow) -> html.Ul:
@@ -68,7 +66,7 @@ def _legend(document: Report, found: flow.Flow) -> html.Ul:
             for kind in theme.FLOW_COLOURS
             if kind in kinds
         ],
-        className="mp-legend",
+        className="mp-legend mp-flow-legend",
     )
 
 

@@ -321,7 +321,7 @@ def _time(document: Report) -> html.Section | None:
     said = f"{time_per(time)}{spread(time)}; every instant on {basis}, in one class"
     less = -sum(part.ns_per_step for part in time_slices(time) if part.ns_per_step < 0)
     if less >= SMALL_RATIO * time_whole(time):
-        said += f"; waits without the {words.duration(less)} that profiling added"
+        said += f"; waits without {words.duration(less)} that only profiled steps have"
     title, note = (units.worded(text, time) for text in (title, said))
     return cards.section(title, drawing, cards.remarks(remarks), note=note)
 
