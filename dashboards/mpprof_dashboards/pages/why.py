@@ -183,7 +183,7 @@ def _first(document: Report) -> str:
     precision itself is done, where only other changes gain."""
     answer = document.answer
     if precision_is_done(document):
-        return "Precision is done; to gain more by other means: "
+        return "To gain more: "
     return "" if answer.kind == words.ESTIMATED and answer.code is None else "First: "
 
 
