@@ -30,11 +30,13 @@ def advice(
     outputs: Sequence[Any],
     loss: str,
     beyond: Sequence[str] = (),
+    outer: str | None = None,
 ) -> Advice | None:
     """Return what to do about a break; None where it follows from another. `layers`: the model's, by name;
     the loss is none of them. `scales`: the loss is scaled; `wrapped`: the optimizer un-scales it. `outputs`:
     the layers whose outputs are the model's. `loss`: what it is called. `beyond`: the layers that compute in
-    float16 what float16 does not hold."""
+    float16 what float16 does not hold, with those that read it. `outer`: the layer, or the model, whose call
+    that of the layer which breaks is part of."""
     name = found.layer
     layer = layers.get(name)
     in_float32 = _in_float32(layer, name)
@@ -69,10 +71,9 @@ def advice(
             text, code = f"Add an epsilon that float16 holds (1e-3) to what {name} divides by.", "MP206"
             snippet = "x / (total + 1e-3)"
         case "every scale" if found.finite_in_float32 is False:
-            text, code = (
-                f"A derivative beyond {name} is infinite, as that of a root at 0: add an epsilon.",
-                "MP201",
-            )
+            where = f"beyond {name}" if found.source is None else f"in {found.source}"
+            text = f"A derivative {where} is infinite, as that of a root at 0: add an epsilon."
+            name, code = found.source or name, "MP201"
             snippet = "keras.ops.sqrt(x + 1e-3)"
         case "constant" | "sum" | "product" | "variance" | "exp" | "not known" if (
             found.finite_in_float32 is False
@@ -97,6 +98,20 @@ def advice(
             )
             code = "MP201"
             snippet = f"keras.optimizers.LossScaleOptimizer(optimizer, initial_scale={scale.high})"
+        case "every scale" if found.source is not None and found.source == outer:
+            text = f"No loss scale helps: what {outer} computes after {name} needs bfloat16 or float32."
+            code, snippet = "MP201", f'x = keras.ops.cast(x, "float32")  # in {outer}, after {name}'
+        case "every scale" if found.source is not None:
+            name = found.source
+            text, code = f"No loss scale helps: {name} needs bfloat16 or float32.", "MP201"
+            snippet = _in_float32(layers.get(name), name)
+        case "loss scale" | "every scale" if scale is not None and scale.high is not None:
+            limit = f"gradients overflow above a loss scale of {power(scale.high)}"
+            text, code = (
+                f"{limit[0].upper()}{limit[1:]}: {name} and what follows need bfloat16 or float32.",
+                "MP201",
+            )
+            snippet = in_float32
         case "loss scale" | "every scale" | "not known":
             text, code = f"No loss scale helps: {name} and what follows need bfloat16 or float32.", "MP201"
             snippet = in_float32

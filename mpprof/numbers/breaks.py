@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ratio
 from mpprof.numbers import band, causes
+from mpprof.numbers.arrays import is_finite, largest
+from mpprof.numbers.flow import Flow
 from mpprof.numbers.job import Entry, Job, key
 from mpprof.numbers.result import Break, ScaleBand
 from mpprof.numbers.tallies import LARGEST16
@@ -18,6 +18,8 @@ from mpprof.numbers.text import power
 
 InFloat32 = dict[tuple[Any, ...], Entry]
 """What the pass in float32 gave, by `job.key`."""
+
+UNDERFLOW = "underflow"
 
 Why = tuple[str, str]
 """A kind and its reason."""
@@ -34,14 +36,18 @@ class Computed:
 
 @frozen
 class Passes:
-    """What was seen at the model's own policy and in float32. `operations` runs one call of a layer, or the
-    loss, operation by operation; `stays_narrow` tells whether it computes in 16 bits in the float32 pass,
-    too."""
+    """What was seen at the model's own policy and in float32. `is_wide`: nothing is computed in 16 bits, so
+    that there is no other pass in float32. `lowest` gives what is seen at the lowest loss scale; `operations`
+    runs one call of a layer, or the loss, operation by operation; `stays_narrow` tells whether it computes in
+    16 bits in the float32 pass, too; `flow` gives what is handed to what."""
 
     entries: Sequence[Entry]
     float32: InFloat32
+    is_wide: bool
+    lowest: Callable[[], Sequence[Entry]]
     operations: Callable[[Place], Computed]
     stays_narrow: Callable[[Place], bool]
+    flow: Callable[[], Flow]
 
 
 def forward(job: Job, passes: Passes) -> Break | None:
@@ -69,13 +75,18 @@ def forward(job: Job, passes: Passes) -> Break | None:
 
 
 def backward(passes: Passes, broken: Break | None, scale: ScaleBand | None, now: float) -> Break | None:
-    """Return the first gradient that is not finite; else, where the loss scale is too low, the first of which
-    more than `band.MOST_LOST` is 0 and is not in float32; None where there is none. `broken`: the break of
-    the forward pass."""
+    """Return the first gradient that is finite at no loss scale; else the first that is not finite at this
+    one; else, where the loss scale is too low, the first of which more than `band.MOST_LOST` is 0 and is not
+    in float32; None where there is none. `broken`: the break of the forward pass."""
     gradients = _in_order(passes.entries)
-    found = next((each for each in gradients if each.tally.nonfinite), None)
-    if found is not None:
-        return _broken(found, _why_not_finite(broken, scale, now), passes)
+    over = [each for each in gradients if each.tally.nonfinite]
+    if over:
+        others = *passes.lowest(), *passes.float32.values()  # at the lowest, what is given back may be 0
+        never = {key(each) for each in others if each.tally.nonfinite}
+        found = next((each for each in over if key(each) in never), None)
+        return (
+            _overflow(over[0], scale, now, passes) if found is None else _at_no_scale(found, broken, passes)
+        )
     if scale is None or (scale.low is not None and now >= scale.low):
         return None
     found = _first_lost(gradients, passes.float32)
@@ -83,13 +94,15 @@ def backward(passes: Passes, broken: Break | None, scale: ScaleBand | None, now:
         return None
     reason = f"{_lost(found, passes.float32)} of it rounds to 0 at a loss scale of {power(now)}"
     if scale.low is not None:
-        return _underflow(found, f"{reason}; from {power(scale.low)} on at most 1 % does")
+        at_most = "at most 1 % of all weights' gradients does"
+        return _underflow(found, f"{reason}; from {power(scale.low)} on {at_most}")
     outputs = [each for each in passes.entries if each.tensor == "output"]
     source = _first_lost(outputs, passes.float32)
+    any_scale = "more than 1 % of all weights' gradients at any"
     if source is None:
-        return _underflow(found, f"{reason}, and more than 1 % at any")
+        return _underflow(found, f"{reason}, and {any_scale}")
     before = f"{_lost(source, passes.float32)} of the output of {source.place.layer} does before"
-    return _underflow(found, f"{reason}, and more than 1 % at any: {before}", source.place.layer)
+    return _underflow(found, f"{reason}, and {any_scale}: {before}", source.place.layer)
 
 
 def _first_lost(entries: Sequence[Entry], float32: InFloat32) -> Entry | None:
@@ -101,7 +114,7 @@ def _lost(entry: Entry, float32: InFloat32) -> str:
 
 
 def _underflow(entry: Entry, reason: str, source: str | None = None) -> Break:
-    return Break(entry.place.layer, entry.tensor, reason, "underflow", source=source)
+    return Break(entry.place.layer, entry.tensor, reason, UNDERFLOW, source=source)
 
 
 def _broken(entry: Entry, why: Why, passes: Passes, source: str | None = None) -> Break:
@@ -109,7 +122,11 @@ def _broken(entry: Entry, why: Why, passes: Passes, source: str | None = None) -
     other = passes.float32.get(key(entry))
     finite = None if other is None else other.tally.nonfinite == 0
     kind, reason = why
-    if finite is False and kind not in ("batch", "weights", "forward"):
+    if kind in ("batch", "weights", "forward"):
+        pass
+    elif passes.is_wide:
+        finite, reason = False, f"{reason}; nothing of it computes in 16 bits"
+    elif finite is False:
         if passes.stays_narrow(entry.place):
             finite = None
         else:
@@ -141,18 +158,34 @@ def _in_order(entries: Sequence[Entry]) -> list[Entry]:
     return [each for _, each in sorted(ranked, key=lambda one: one[0])]
 
 
-def _why_not_finite(broken: Break | None, scale: ScaleBand | None, now: float) -> Why:
-    if broken is not None:
-        return "forward", f"the forward pass broke before, in {broken.layer}"
-    if scale is None or (scale.high is not None and now <= scale.high):
-        return "not known", "all outputs and weights' gradients are finite"
-    if scale.high is None:
-        return "every scale", "it is not finite at any loss scale"
-    if scale.low is None:
-        lost = "where more than 1 % of the gradients' elements round to 0"
-        return "every scale", f"it overflows above a loss scale of {power(scale.high)}, {lost}"
-    at = f"it overflows at a loss scale of {power(now)}"
-    return "loss scale", f"{at}; {power(scale.high)} is the highest at which no gradient does"
+def _at_no_scale(found: Entry, broken: Break | None, passes: Passes) -> Break:
+    """Return the break of a gradient that is not finite at the lowest loss scale, either."""
+    other = passes.float32.get(key(found))
+    own = broken is not None and broken.finite_in_float32 and other is not None and other.tally.nonfinite
+    if broken is not None and broken.kind != UNDERFLOW and not own:
+        return _broken(found, ("forward", f"the forward pass broke before, in {broken.layer}"), passes)
+    reason, source = "it is not finite, whatever the loss scale", None
+    if found.tensor == "gradient":
+        flow = passes.flow()
+        source = flow.reader(found.place)
+        if source is not None and source == flow.outer(found.place.layer):
+            reason += f", and breaks in the call of {source}, after {found.place.layer}"
+        elif source is not None:
+            reason += f", and breaks in the backward pass of {source}"
+    return _broken(found, ("every scale", reason), passes, source)
+
+
+def _overflow(found: Entry, scale: ScaleBand | None, now: float, passes: Passes) -> Break:
+    """Return the break of a gradient that is finite at a lower loss scale than this one."""
+    if scale is None or scale.high is None or now <= scale.high:
+        why = "not known", f"it is finite at a loss scale of {power(2.0**band.LOWEST)}"
+    elif scale.low is None:
+        lost = "where more than 1 % of the elements of all weights' gradients round to 0"
+        why = "every scale", f"it overflows above a loss scale of {power(scale.high)}, {lost}"
+    else:
+        at = f"it overflows at a loss scale of {power(now)}"
+        why = "loss scale", f"{at}; {power(scale.high)} is the highest at which no weight's gradient does"
+    return _broken(found, why, passes)
 
 
 def _not_finite_before(job: Job, place: Place) -> Why | None:
@@ -171,28 +204,12 @@ def _beyond_float16(job: Job, entry: Entry, first: bool) -> Why | None:
         return None
     with job.scope():
         for variable in _weights(job, entry.place):
-            if (most := _largest(job, variable.value)) > LARGEST16:
+            if (most := largest(job, variable.value)) > LARGEST16:
                 return "weights", f"its weight {variable.name} holds {causes.figure(most)}, beyond float16"
-    if first and (most := _largest(job, job.x)) > LARGEST16:
+    if first and (most := largest(job, job.x)) > LARGEST16:
         return "cast", f"the batch holds {causes.figure(most)}, and float16 ends at {LARGEST16:,.0f}"
     return None
 
 
 def _weights(job: Job, place: Place) -> Iterable[Any]:
     return getattr(job.taps.operations.get(place.layer), "variables", None) or ()
-
-
-def _largest(job: Job, structure: Any) -> float:
-    return max((float(np.abs(each).max()) for each in _arrays(job, structure) if each.size), default=0.0)
-
-
-def is_finite(job: Job, structure: Any) -> bool:
-    """Return whether all numbers in a structure of tensors are finite."""
-    return all(np.isfinite(array).all() for array in _arrays(job, structure))
-
-
-def _arrays(job: Job, structure: Any) -> list[Any]:
-    """Return the arrays of a structure that hold numbers, as float32."""
-    flat = [each for each in job.keras.tree.flatten(structure) if each is not None]
-    arrays = [np.asarray(job.keras.ops.convert_to_numpy(each)) for each in flat if not isinstance(each, str)]
-    return [each.astype(np.float32) for each in arrays if each.dtype.kind not in "OUS"]

@@ -9,6 +9,8 @@ from typing import Any
 
 from mpprof.numbers import band, breaks, causes, given, guard, updates
 from mpprof.numbers.advice import advice
+from mpprof.numbers.arrays import is_finite
+from mpprof.numbers.flow import Flow, flow
 from mpprof.numbers.job import Entry, Job, Step, key
 from mpprof.numbers.result import NotSeen, Numerics, Row, ScaleBand
 from mpprof.numbers.tallies import HALF
@@ -84,6 +86,7 @@ class _Look:
         self._wrapped = own is not None
         self._now = next(each for each in (loss_scale, own, 1.0) if each is not None)
         self._absent: dict[str, str] = {}
+        self._handed: Flow | None = None
         self._step: Step = backend.step(job)
         self._runs: dict[float, list[Entry]] = {}
         self.tried = self._first_broken(batches) if len(batches) > 1 else 0
@@ -121,7 +124,7 @@ class _Look:
     def _run_in_float32(self) -> breaks.InFloat32:
         """Return what is seen where every layer computes in float32, at a loss scale of 1; empty where
         nothing computes in 16 bits, or it cannot be run so."""
-        if not any(entry.tally.dtype in HALF for entry in self._entries):
+        if self._is_wide():
             return {}
         try:
             with in_float32(self._job):
@@ -130,9 +133,27 @@ class _Look:
             self._absent["flushed_ratio"] = f"it does not run in float32 ({_first_line(error)})"
             return {}
 
+    def _is_wide(self) -> bool:
+        """Return whether nothing that was seen has 16 bits."""
+        return not any(entry.tally.dtype in HALF for entry in self._entries)
+
+    def _flow(self) -> Flow:
+        """Return what is handed to what; the pass runs once."""
+        if self._handed is None:
+            self._handed = flow(self._job)
+        return self._handed
+
     def result(self) -> Numerics:
         job, scale = self._job, self._band()
-        passes = breaks.Passes(self._entries, self._float32, self._operations, self._stays_narrow)
+        passes = breaks.Passes(
+            self._entries,
+            self._float32,
+            self._is_wide(),
+            lambda: self._run(2.0**band.LOWEST),
+            self._operations,
+            self._stays_narrow,
+            self._flow,
+        )
         forward = breaks.forward(job, passes)
         backward = breaks.backward(passes, forward, scale, self._now)
         found = [each for each in (forward, backward) if each is not None]
@@ -143,7 +164,10 @@ class _Look:
         about: dict[str, Any] = {"scales": self._scales, "wrapped": self._wrapped, "outputs": ends}
         about["loss"] = loss if isinstance(loss, str) else type(loss).__name__ + getattr(loss, "__name__", "")
         about["beyond"] = self._beyond()
-        told = [advice(job.taps.operations, each, scale, **about) for each in found]
+        told = [
+            advice(job.taps.operations, each, scale, outer=self._flow().outer(each.layer), **about)
+            for each in found
+        ]
         unable = dict(job.taps.unable)
         if job.why_not is not None:
             self._absent |= dict.fromkeys(("first_backward", "loss_scale"), job.why_not)
@@ -163,18 +187,23 @@ class _Look:
         )
 
     def _beyond(self) -> list[str]:
-        """Return the layers that compute in float16 what is beyond it in the pass in float32."""
+        """Return the layers that compute in float16 what is beyond it in the pass in float32, and those that
+        read it in float16, as infinite."""
+        found: list[str] = []
+        for entry in self._entries:
+            other = self._float32.get(key(entry))
+            too_large = other is not None and bool(
+                other.tally.would_be("float16").nonfinite_ratio and not other.tally.nonfinite
+            )
+            if entry.tensor == "output" and too_large and entry.place != LOSS:
+                found += [entry.place.layer, *self._flow().readers(entry.place, innermost=False)]
         kinds = self._job.taps.operations
-        found = [
-            entry.place.layer
-            for entry in self._entries
-            if entry.tensor == "output"
-            and getattr(kinds.get(entry.place.layer), "compute_dtype", None) == "float16"
-            and (other := self._float32.get(key(entry))) is not None
-            and other.tally.would_be("float16").nonfinite_ratio
-            and not other.tally.nonfinite
-        ]
-        return list(dict.fromkeys(found))
+        narrow = [each for each in found if getattr(kinds.get(each), "compute_dtype", None) == "float16"]
+        ordered = [each.place.layer for each in self._entries if each.tensor == "output"]
+        return sorted(
+            dict.fromkeys(narrow),
+            key=lambda each: (each not in ordered, ordered.index(each) if each in ordered else 0),
+        )
 
     def _band(self) -> ScaleBand | None:
         """Return the band of loss scales; None where no layer computes in float16 and nothing scales."""
@@ -241,7 +270,7 @@ class _Look:
                     return breaks.Computed(self._backend.operations(lambda: job.loss_of(*of_loss), job)[1])
         finally:
             job.taps.around = None
-        if outer and not breaks.is_finite(job, given):
+        if outer and not is_finite(job, given):
             before = self._computed(outer[-1])
             return breaks.Computed(before.operations, before.within or outer[-1].layer)
         return breaks.Computed(found)

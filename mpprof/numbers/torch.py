@@ -116,8 +116,9 @@ def _set_random(torch: Any, states: tuple[Any, list[Any]]) -> None:
         torch.cuda.set_rng_state_all(states[1])
 
 
-def values(model: Any) -> None:
-    """Return None: the model's variables hold their values."""
+def values(model: Any) -> list[tuple[Any, Any]]:
+    """Return the trained variables with their values, which Keras' regularizers ask the scope for."""
+    return [(each, each.value) for each in model.trainable_variables]
 
 
 def bits_of(tensor: Any, name: str) -> Any:

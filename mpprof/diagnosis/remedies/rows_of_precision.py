@@ -35,7 +35,12 @@ IN_EFFECT = (
         "saved with: rebuild it and load its weights)",
         '{set_policy}("{policy}")\nmodel = build_model()',
     ),
+    Row(
+        "MP101", KERAS, 'drop dtype="float32" where the layers are made: they take the policy then',
+        case="given", where="where each layer was given its type",
+    ),
     Row("MP101", WITHOUT_KERAS, "set the type to compute in before the model is built"),
+    Row("MP101", WITHOUT_KERAS, "give the layers the 16-bit type, not float32", case="given"),
     Row(
         "MP102", KERAS, '{set_policy}("mixed_float16") before building, or {scaled_optimizer}(optimizer)',
         SCALED,
@@ -293,7 +298,7 @@ CARD = (
         "MP804", ANY, "float32: this card has no 16-bit matrix units", when=(its.lacks_tensor_cores,),
         other_type=True,
     ),
-    Row("MP805", ANY, "nothing to change: frameworks sum in float32, and the data sheet's rate for that is the ceiling"),
+    Row("MP805", ANY, "nothing to change: frameworks sum in float32, and the data sheet's rate for that is the limit"),
     Row(
         "MP806", ANY, "train in float32 on this CPU; this run tests the set-up, not the speed", case="cpu"
     ),

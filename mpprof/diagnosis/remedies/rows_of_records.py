@@ -25,7 +25,7 @@ from mpprof.diagnosis.remedies.shared_rows import (
     Row,
 )
 
-_TRY = "mpprof try {script}"
+_TRY, _RUN = "mpprof try {script}", "mpprof run"
 _TRIED = f"{_TRY} measures it"
 _TRIED_IN_16_BITS = f"{_TRY} measures what 16 bits bring"
 _EXTRA_RUN = "profile one extra run"
@@ -38,7 +38,11 @@ VALIDITY = (
     ),
     Row(
         "MP901", ANY, "profile later steps: profile_steps=({first}, {last})",
-        '{recorder}("logs/run", profile_steps=({first}, {last}))', "early window",
+        '{recorder}("logs/run", profile_steps=({first}, {last}))', "early window", unless=(its.launched,),
+    ),
+    Row(
+        "MP901", ANY, "profile later steps: --profile {first}:{last}", f"{_RUN} --profile {{first}}:{{last}} {{script}}",
+        "early window", when=(its.launched,),
     ),
     Row(
         "MP901", ANY, "profile later steps, and do not empty the allocator's cache between them",
@@ -84,8 +88,12 @@ VALIDITY = (
         loop=True,
     ),
     Row(
-        "MP902", ANY, "compile one model once and fit it again, its weights set back where it starts anew: "
+        "MP902", KERAS, "compile one model once and fit it again, its weights set back where it starts anew: "
         "a new model, and model.compile(), compile the step anew",
+        case="each fit",
+    ),
+    Row(
+        "MP902", ANY - KERAS, "build the model and its step once, and set the weights back where it starts anew",
         case="each fit",
     ),
     Row(
@@ -138,7 +146,7 @@ VALIDITY = (
     Row("MP906", TORCH, "record the baseline in float32, without torch.autocast", case="mixed baseline"),
     Row("MP906", WITHOUT_KERAS - TORCH, "record the baseline in float32", case="mixed baseline"),
     Row(
-        "MP906", ANY, "name them the other way round: mpprof report MIXED_RUN --baseline FLOAT32_RUN",
+        "MP906", ANY, "name the runs the other way round: mpprof report MIXED_RUN --baseline FLOAT32_RUN",
         "mpprof report {baseline} --baseline {run}", "swapped",
     ),
     Row(
@@ -185,13 +193,21 @@ VALIDITY = (
     Row("MP908", ANY, "record again, with the device's kernels", case="nsys", vendors=NOT_NVIDIA),
     Row(
         "MP909", ANY, "profile fewer steps (five are enough)", '{recorder}("logs/run", profile_steps=(12, 16))',
-        unless=(its.few_steps,),
+        unless=(its.few_steps, its.launched),
+    ),
+    Row(
+        "MP909", ANY, "profile fewer steps (five are enough)", f"{_RUN} --profile 12:16 {{script}}",
+        when=(its.launched,), unless=(its.few_steps,),
     ),
     Row("MP909", ANY, "copy the file whole"),
     Row(
         "MP910", ANY,
         'train longer, or open the window earlier: {recorder}("logs/run", profile_steps=(12, 16))',
-        '{recorder}("logs/run", profile_steps=(12, 16))',
+        '{recorder}("logs/run", profile_steps=(12, 16))', unless=(its.launched,),
+    ),
+    Row(
+        "MP910", ANY, "train longer, or open the window earlier: --profile 12:16", f"{_RUN} --profile 12:16 {{script}}",
+        when=(its.launched,),
     ),
     Row(
         "MP910", ANY, "mpprof doctor shows what the profiler lacks on this machine; then record again",

@@ -14,8 +14,8 @@ from mpprof.cli import main
 from mpprof.errors import NotFoundError, UnableError, UsageError
 from mpprof.numbers import files, text
 from mpprof.numbers.looks import Looks
-from tests.numerics.on_tensorflow import keras, lost_updates, planted, tf
-from tests.numerics.planted import ROWS, Made, case, dense, filled
+from tests.numbers.on_tensorflow import keras, lost_updates, planted, tf
+from tests.numbers.planted import ROWS, Made, case, dense, filled
 
 layers, ops = keras.layers, keras.ops
 pytestmark = pytest.mark.framework
@@ -318,6 +318,50 @@ def test_the_policy_that_is_printed_for_several_layers_cures_them(subclassed: bo
         else:
             assert found.advice[0].text == "wide and head need bfloat16 or float32."
             code = found.advice[0].snippet
+
+
+def test_who_reads_a_large_output_computes_in_float32_too_and_the_code_that_is_printed_cures_it() -> None:
+    """128,000, and of it 1.28: in float16 the second would be given an infinity."""
+    found, code = [], ""
+    for _ in range(2):
+        keras.utils.clear_session()
+        keras.config.set_dtype_policy("mixed_float16")
+        exec(code, {"keras": keras, "optimizer": keras.optimizers.SGD()})
+        stack = [dense(4, 1, "wide"), layers.Rescaling(1e-5, name="little"), dense(1, 1, "head")]
+        made = case(stack, filled(2000.0), y=5.0)
+        found.append(numerics(made.model, made.x, made.y))
+        code = code or found[0].advice[0].snippet
+    assert found[0].advice[0].text == "wide and little need bfloat16 or float32."
+    assert (found[1].first_forward, found[1].first_backward) == (None, None)
+    largest = {row.layer: row.max_abs for row in found[1].layers if row.tensor == "output"}
+    assert largest["little"] == pytest.approx(64 * 2000 * 1e-5)
+    assert largest["head"] == pytest.approx(4 * 64 * 2000 * 1e-5, rel=1e-3)
+
+
+def test_a_gradient_that_a_lower_scale_mends_is_not_put_down_to_a_forward_pass_that_it_does_not_depend_on() -> (
+    None
+):
+    """In float64 the gradient of `fine` is 2/8 of an error of 80 times 2^15, beyond float16; that of `broken` is of
+    an infinity."""
+    inputs = keras.Input((1,))
+    fine, broken = dense(1, 1, "fine")(inputs), dense(1, 70_000.0, "broken")(inputs)
+    model = keras.Model(inputs, {"fine": fine, "broken": broken})
+    model.compile("sgd", {"fine": "mse", "broken": "mse"})
+    found = numerics(model, filled(0.0, 1) + 2, {"fine": filled(82.0, 1), "broken": filled(0.0, 1)})
+    assert (found.first_forward.layer, found.first_forward.kind) == ("broken", "weights")
+    assert (found.first_backward.layer, found.first_backward.kind) == ("broken", "forward")
+
+
+def test_in_a_float32_model_the_layer_is_named_whose_derivative_is_infinite() -> None:
+    keras.config.set_dtype_policy("float32")
+    made = planted.plant_every_scale_by_the_root_of_zero(True)
+    found = numerics(made.model, made.x, made.y)
+    (broken, advice) = found.first_backward, found.advice[0]
+    assert (broken.layer, broken.kind, broken.source, broken.finite_in_float32) == (
+        "first", "every scale", "length", False
+    )  # fmt: skip
+    assert "float32" not in advice.text + advice.snippet
+    assert "are finite" not in str(found)
 
 
 def test_what_an_update_loses_is_that_of_the_optimizer_as_it_is() -> None:

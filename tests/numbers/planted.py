@@ -2,7 +2,7 @@
 
 Weights are constants, so that what a layer gives can be computed apart, by hand or in NumPy's float64.
 
-    KERAS_BACKEND=jax python -m tests.numerics.planted [NAME …]
+    KERAS_BACKEND=jax python -m tests.numbers.planted [NAME …]
 """
 
 from __future__ import annotations
@@ -50,22 +50,26 @@ class Case:
 
 @dataclass(frozen=True)
 class Planted:
-    """`broken` and `healthy` make the case. `tensor` and `kind` of the break, in `layer`."""
+    """`broken` and `healthy` make the case. `tensor` and `kind` of the break, in `layer`; `source`: where it comes from,
+    where that is another."""
 
     layer: str
     tensor: str
     kind: str
     make: Callable[[bool], Case]
+    source: str | None = None
 
 
 PLANTED: dict[str, Planted] = {}
 
 
-def plant(layer: str, tensor: str, kind: str) -> Callable[[Callable[[bool], Case]], Callable[[bool], Case]]:
+def plant(
+    layer: str, tensor: str, kind: str, source: str | None = None
+) -> Callable[[Callable[[bool], Case]], Callable[[bool], Case]]:
     """Add the function that makes a broken model (True) and its twin to `PLANTED`, by its name."""
 
     def add(make: Callable[[bool], Case]) -> Callable[[bool], Case]:
-        PLANTED[make.__name__.removeprefix("plant_")] = Planted(layer, tensor, kind, make)
+        PLANTED[make.__name__.removeprefix("plant_")] = Planted(layer, tensor, kind, make, source)
         return make
 
     return add
@@ -278,7 +282,8 @@ def plant_loss_scale_of_a_large_loss(broken: bool) -> Case:
     """The gradient of the mean of 8 squares is 2/8 of the error."""
     error = 100.0 if broken else 1.0
     truth = {("head", "gradient"): 2 / ROWS * error * SCALE}
-    return case([dense(1, 1e-3 / WIDTH, "head")], filled(0.0), y=error, truth=truth)
+    head = dense(1, 1e-3 / WIDTH, "head", kernel_regularizer="l2")
+    return case([head], filled(0.0), y=error, truth=truth)
 
 
 @plant("head", "weight_gradient", "loss scale")
@@ -316,7 +321,7 @@ def plant_underflow_without_a_loss_scale(broken: bool) -> Case:
     )
 
 
-@plant("first", "gradient", "every scale")
+@plant("first", "gradient", "every scale", "length")
 def plant_every_scale_by_the_root_of_zero(broken: bool) -> Case:
     add = 0.0 if broken else 1.0
 
@@ -325,6 +330,26 @@ def plant_every_scale_by_the_root_of_zero(broken: bool) -> Case:
 
     truth = {("length", "output"): add}
     return case([dense(4, 0, "first"), Made(length, "length")], filled(1.0), y=1.0, truth=truth)
+
+
+@plant("first", "gradient", "every scale", "length")
+def plant_every_scale_beside_an_overflow_by_the_scale(broken: bool) -> Case:
+    """The root of zero again, and after it a gradient of 2/8 of an error of 80 times 2^15, which overflows first."""
+    made = plant_every_scale_by_the_root_of_zero(broken)
+    made.model.add(dense(1, 1.0, "head"))
+    return case(made.model.layers, filled(1.0), y=80.0 if broken else 1.0)
+
+
+@plant("first", "gradient", "every scale", "sigmoid")
+def plant_every_scale_by_an_infinity_that_the_output_hides(broken: bool) -> Case:
+    """1 / (1 + exp(12)) is 1 / inf, 0, in float16; its derivative is 0 times infinity."""
+
+    def sigmoid(x: Any) -> Any:
+        return 1.0 / (1.0 + ops.exp(x))
+
+    value = 12.0 if broken else 1.0
+    truth = {} if broken else {("sigmoid", "output"): float(1 / (1 + np.exp(value)))}
+    return case([dense(1, value, "first"), Made(sigmoid, "sigmoid")], filled(1.0, 1), truth=truth)
 
 
 @plant("scores", "output", "constant")
@@ -401,9 +426,11 @@ def complaints(name: str, broken: bool, found: dict[str, Any]) -> list[str]:
         got = tuple(one.get(key) for key in ("layer", "tensor", "kind"))
         if got != (planted.layer, planted.tensor, planted.kind):
             said.append(f"{got}: {one.get('reason')}")
+        if planted.source not in (None, one.get("source")):
+            said.append(f"from {one.get('source')}: {one.get('reason')}")
         if what == "first_backward" and found["first_forward"] is not None:
             said.append(f"forward: {found['first_forward']}")
-        if not any(each["layer"] in (planted.layer, None) for each in found["advice"]):
+        if not any(each["layer"] in (planted.source or planted.layer, None) for each in found["advice"]):
             said.append(f"no advice: {found['advice']}")
     else:
         said += [
