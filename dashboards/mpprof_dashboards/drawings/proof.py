@@ -366,7 +366,12 @@ def _failed(failed: Failure, y: sparks.Place, floor: float) -> list[str]:
             "rect", x=at, width=width, y=edge, height=foot - edge, class_="mp-proof-asked", data_part="asked"
         ),
         svg.text(
-            f"asked {words.size(failed.asked)}", x=at, dx=6, y=(edge + foot) / 2 + 4, class_="mp-proof-name"
+            f"asked {words.size(failed.asked)}",
+            x="100%",
+            dx=-6,
+            y=(edge + foot) / 2 + 4,
+            text_anchor="end",
+            class_="mp-proof-name",
         ),
         svg.text("at the error", x="100%", y=_STAIRS - 4, text_anchor="end", class_="mp-proof-said"),
     ]
