@@ -115,6 +115,8 @@ def advice(
         case "loss scale" | "every scale" | "not known":
             text, code = f"No loss scale helps: {name} and what follows need bfloat16 or float32.", "MP201"
             snippet = in_float32
+        case "underflow" if found.tensor == "output":
+            text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
         case "underflow" if found.source is not None:
             source = found.source
             text = f"No loss scale helps: {source} rounds to 0 and needs bfloat16 or float32."
