@@ -55,7 +55,7 @@ class Flow:
         return next((call.outer for call in self.calls if call.place.layer == layer), None)
 
     def given(self, place: Place) -> Collection[Place]:
-        """Return the outputs that the call is handed which gives an output; of the loss, those of the model."""
+        """Return what the call is handed that gives an output; of the loss, the outputs of the model."""
         call = self.call_of(place)
         return self.ends if place == LOSS else () if call is None else call.given
 
