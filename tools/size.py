@@ -26,15 +26,15 @@ STATEMENTS = {
     "mpprof/cli": 2_340,
     "mpprof/diagnosis": 7_510,
     "mpprof/forecasts": 2_460,
-    "mpprof/launch": 890,
+    "mpprof/launch": 910,
     "mpprof/model": 2_850,
     "mpprof/numbers": 1_670,
-    "mpprof/record": 6_150,
+    "mpprof/record": 6_160,
     "mpprof/report": 4_040,
     "mpprof/runs": 450,
     "mpprof/store": 1_130,
     "mpprof/traces": 5_960,
-    "mpprof/trial": 1_150,
+    "mpprof/trial": 1_180,
     "dashboards/mpprof_dashboards": 4_590,
 }
 """By room; "mpprof" is the files beside the rooms."""

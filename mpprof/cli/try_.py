@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mpprof.cli import output
 from mpprof.cli.script import LOGS, add_script, at_least_one, script_of
-from mpprof.errors import UsageError
+from mpprof.errors import UnableError, UsageError
 from mpprof.model.shell import quoted
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ class Try:
         if tried.dropped and code == 0:
             output.note(args, f"the time is over: {again} with more --minutes goes on")
         output.write(_written(tried, args), args.output, force=args.force)
-        return code
+        measured = any(row.step_ns is not None for row in tried.rows)
+        return code if code or measured else UnableError.exit_code
 
 
 def _written(tried: object, args: argparse.Namespace) -> str:

@@ -13,7 +13,8 @@ class Trial(NamedTuple):
     file to leave what is to be known in. `seconds`: how long the steady steps last at least. `batch`: times
     the script's own batch. `sets`: names and values. `fit`: the number of the fit to measure, from 1; None:
     the first that has
-    enough steps. `profiles`: whether a few of its steps are profiled."""
+    enough steps. `profiles`: whether a few of its steps are profiled. `policies`: all that are to be tried:
+    where Keras has not one of them, nothing is trained."""
 
     parent: int
     answer: str
@@ -23,6 +24,7 @@ class Trial(NamedTuple):
     keep_callbacks: bool = False
     fit: int | None = None
     profiles: bool = True
+    policies: tuple[str, ...] = ()
 
 
 class Options(NamedTuple):
@@ -51,5 +53,6 @@ class Options(NamedTuple):
         given = json.loads(text)
         profile, trial = given.pop("profile"), given.pop("trial", None)
         if trial is not None:
-            trial = Trial(**{**trial, "sets": tuple((name, value) for name, value in trial["sets"])})
+            sets = tuple((name, value) for name, value in trial["sets"])
+            trial = Trial(**{**trial, "sets": sets, "policies": tuple(trial["policies"])})
         return cls(**given, profile=None if profile is None else (profile[0], profile[1]), trial=trial)

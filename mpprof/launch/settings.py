@@ -41,6 +41,16 @@ def set_policy(keras: ModuleType, policy: str, note: Note, asked: Note) -> None:
         replace(keras, "compile", lambda method: _unwrapping(method, policy, note))
 
 
+def has_policy(keras: ModuleType, policy: str) -> bool:
+    """Return whether Keras has a dtype policy of this name."""
+    kind = keras.mixed_precision.Policy if keras.__name__ == TF_KERAS else keras.DTypePolicy
+    try:
+        kind(policy)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def set_jit(keras: ModuleType, jit: bool, note: Note) -> None:
     """Have each `compile` ask for XLA, or not."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import sys
 import time
@@ -23,7 +24,7 @@ from mpprof.launch.fit import Argument, callbacks_in, is_list_object
 from mpprof.launch.options import Options, Trial
 from mpprof.launch.script import Script
 from mpprof.launch.stopping import ending_after
-from mpprof.record.keras_compat import Method, replace
+from mpprof.record.keras_compat import Method, keras_of, replace
 
 WRITERS = frozenset({
     "BackupAndRestore", "CSVLogger", "ModelCheckpoint", "MPProfilerCallback", "MlflowCallback",
@@ -84,7 +85,10 @@ class TriedScript(Script):
     def _put_into(self, keras: ModuleType) -> None:
         from mpprof.launch import settings
 
-        self._answer["keras"] = keras.__name__
+        for policy in self.trial.policies:
+            if not settings.has_policy(keras, policy):
+                self._answer["refused"] = f"{keras.__name__} has no dtype policy {policy!r}"
+                self._leave("refused")
         super()._put_into(keras)
         for name, value in self.trial.sets:
             if name == "steps_per_execution":
@@ -109,9 +113,16 @@ class TriedScript(Script):
                 args, kwargs, why = self._switched(name, value, fit, model, args, kwargs)
                 if why is not None:
                     self._leave_unchanged(name, why)
-            return fit(model, *args, **kwargs)
+            history = fit(model, *args, **kwargs)
+            self._attempt("reading the last loss", self._look_at_loss, history)
+            return history
 
         return fit_prepared
+
+    def _look_at_loss(self, history: Any) -> None:
+        """Keep whether the last epoch's loss is finite: a fit may end for that after its first step."""
+        if losses := history.history.get("loss"):
+            self._answer["finite"] = math.isfinite(losses[-1])
 
     def _switched(
         self, name: str, value: str, fit: Method, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -188,6 +199,8 @@ class TriedScript(Script):
             from mpprof.launch import settings
 
             self._answer["took"] = settings.computing_in(model, self.options.policy)
+        keras = keras_of(model)  # a process may have imported both
+        self._answer["keras"] = None if keras is None else keras.__name__
         self._answer["jit"] = getattr(model, "jit_compile", None)
 
     # --- its end ---------------------------------------------------------------------------------------
@@ -224,6 +237,8 @@ class TriedScript(Script):
     def _write_answer(self, reason: str) -> None:
         recorder = sys.modules.get("mpprof.record.recorder")
         roots = [] if recorder is None else [root for root in recorder.ROOTS if root.is_dir()]
+        from mpprof.record.facts.ended import in_a_line
+
         error = getattr(sys, "last_value", None)
         told = {
             **self._answer,
@@ -234,7 +249,7 @@ class TriedScript(Script):
             "energy": self._energy.told,
             "asked": self.asked,
             "overridden": self._notes,
-            "error": None if error is None else f"{type(error).__name__}: {error}".partition("\n")[0][:300],
+            "error": None if error is None else in_a_line(error),
         }
         beside = f"{self.trial.answer}.part"
         with open(beside, "w", encoding="utf-8") as file:

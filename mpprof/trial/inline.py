@@ -129,13 +129,16 @@ class _Training:
         )
         if why := told.get("error"):
             return replace(facts, error=why)
-        if enough.steady < self._steps or recorded.root is None:
+        run = None if recorded.root is None else load_at(recorded.root)
+        if enough.steady < self._steps or run is None:
             return replace(
                 facts,
-                error=f"it ended after {enough.steady} of {self._steps} steady steps",
+                error=measured.too_few(
+                    enough.steady, self._steps, finite=None if run is None else measured.is_finite(run)
+                ),
                 script_failed=True,
             )
-        return measured.of_run(facts, load_at(recorded.root), told)
+        return measured.of_run(facts, run, told)
 
     def _train(self, turn: Turn, recorded: Any, enough: LongEnough, end_s: float) -> dict[str, Any]:
         setting, keras = turn.setting, self._keras

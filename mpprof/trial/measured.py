@@ -15,6 +15,7 @@ from mpprof.api import workflows
 from mpprof.errors import MpprofError
 from mpprof.model.run import Run
 from mpprof.record.facts.ended import ended as how_ended
+from mpprof.record.facts.ended import in_a_line
 from mpprof.runs.loading import load_at
 from mpprof.trial import remedies
 from mpprof.trial.ladder import Turn
@@ -61,7 +62,7 @@ def of_run(facts: Trained, run: Run, told: dict[str, Any]) -> Trained:
         energy_absent=_why_no_joules(told, batch),
         skipped=summary.skipped,
         curve=tuple((each.updates, each.loss) for each in learning.curve_of(run)),
-        finite=_is_finite(run),
+        finite=is_finite(run),
         took=None if took is None else (took[0], took[1]),
         is_cpu=bool(devices) and not cards,
         busy=bool(validity.of_the_machine(run)),
@@ -81,6 +82,14 @@ def advised(one: Trained) -> Trained:
     return _with(one, advice=remedies.advice(diagnosis))
 
 
+def too_few(steady: int, steps: int, *, finite: bool | None) -> str:
+    """Return what to say of a training that ended of itself, before its steps. `finite`: its last loss."""
+    of_steps = f"after {steady} of {steps} steady steps"
+    if finite is False:
+        return f"its loss is not finite: it stopped {of_steps}"
+    return f"it ended {of_steps}"
+
+
 def lacked_time(one: Trained) -> bool:
     """Return whether a training was ended because the time was over: it says nothing of its setting."""
     return one.error is not None and one.error.endswith(_NOT_IN_TIME)
@@ -89,11 +98,7 @@ def lacked_time(one: Trained) -> bool:
 def in_short(error: BaseException) -> str:
     """Return why a training failed, in a line."""
     found = how_ended(error)
-    return (
-        "out of memory"
-        if found["reason"] == "out_of_memory"
-        else f"{type(error).__name__}: {error}".partition("\n")[0]
-    )
+    return "out of memory" if found["reason"] == "out_of_memory" else in_a_line(error)
 
 
 def _with(facts: Trained, **more: Any) -> Trained:
@@ -131,18 +136,22 @@ def _error(
         return told.get("unchanged"), False
     if ended.code is not None and ended.code < 0:
         return f"ended by {_signal(-ended.code)}", False
+    if reason == "refused":
+        return told.get("refused"), True
     stated = run.facts.ended if run is not None and run.facts is not None else None
     if stated is not None and stated.reason == "out_of_memory":
         return "out of memory", False
     if error is not None and error.startswith(NO_TERMINAL):
         return "it asks for input, and there is no terminal here", True
+    trained = bool(told.get("fits") or told.get("root"))
     if error is not None:
-        return error, False
-    if ended.code and not told:
+        return error, not trained
+    if ended.code and not trained:
         return f"it ended with exit code {ended.code}: {_last_line(output)}", True
-    if not told.get("fits") and not told.get("root"):
+    if not trained:
         return "no fit of Keras was called", True
-    return f"it ended after {told.get('steady', 0)} of {steps} steady steps", True
+    with_code = f", with exit code {ended.code}" if ended.code else ""
+    return too_few(told.get("steady", 0), steps, finite=told.get("finite")) + with_code, True
 
 
 def _signal(number: int) -> str:
@@ -162,7 +171,7 @@ def _last_line(output: Path) -> str:
     return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "no output")
 
 
-def _is_finite(run: Run) -> bool | None:
+def is_finite(run: Run) -> bool | None:
     """Return whether the last loss that is known is a number; None where none is."""
     if run.steps is None or not run.steps.loss_known.any():
         return None

@@ -14,7 +14,7 @@ from mpprof.trial import kept_word, ladder, switches, text
 from mpprof.trial.kept_word import Outcome
 from mpprof.trial.ladder import Plan
 from mpprof.trial.remedies import Advice, ByHand
-from mpprof.trial.rounds import Ratio, Trained, interval, learns_worse, losses, ratio
+from mpprof.trial.rounds import FEWEST_ROUNDS, Ratio, Trained, interval, learns_worse, losses, ratio
 from mpprof.trial.settings import Setting, differences
 
 SCHEMA = "mpprof.try/1"
@@ -47,8 +47,8 @@ class Row:
 class Tried:
     """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended.
     `energy_absent`: why no energy is known. `busy`: in how many trainings other work kept the machine busy.
-    Where remedies were tried, `outcomes`: what they promised and brought, `by_hand`: those that no switch
-    applies."""
+    `stopped`: it was broken off, with time left. Where remedies were tried, `outcomes`: what they promised
+    and brought, `by_hand`: those that no switch applies."""
 
     script: str
     rows: tuple[Row, ...]
@@ -61,6 +61,7 @@ class Tried:
     keras: str = "keras"
     energy_absent: str | None = None
     busy: int = 0
+    stopped: bool = False
     outcomes: tuple[Outcome, ...] = ()
     by_hand: tuple[ByHand, ...] = ()
 
@@ -248,17 +249,24 @@ def sentence_of(rows: Sequence[Row], best: Setting | None, *, on_cpu: bool) -> s
     if kept is None or kept is first:
         if once := undecided(others):
             found = "; ".join(f"{row.setting.name} {interval(row.speedup)}" for row in once)
-            return f"One round decides nothing: {found}. Give it more time: --resume and more --minutes."
+            return (
+                f"Fewer than {FEWEST_ROUNDS} rounds decide nothing: {found}. Give it more time: --resume and "
+                "more --minutes."
+            )
         said = "; ".join(f"{row.setting.name} {interval(row.speedup)}{_but(row)}" for row in others)
         return f"Keep {first.setting.name}: {said or 'nothing else was measured'}."
-    rest = [f"{row.setting.name} brings no more{_but(row)}" for row in others if not row.kept]
+    rest = [f"{row.setting.name} {_no_more(row)}{_but(row)}" for row in others if not row.kept]
     head = f"{kept.setting.name}: {interval(kept.speedup)}{_memory(kept, first)}"
     return "; ".join([head, *rest]) + "."
 
 
 def undecided(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that were faster in their one round, which is no evidence yet."""
-    return [row for row in rows if row.speedup and row.speedup.interval is None and row.speedup.value > 1]
+    """Return the rows that were faster in too few rounds, which is no evidence yet."""
+    return [row for row in rows if row.speedup and not row.speedup.decides and row.speedup.value > 1]
+
+
+def _no_more(row: Row) -> str:
+    return "brings no more" if row.speedup is None or row.speedup.decides else interval(row.speedup)
 
 
 def _but(row: Row) -> str:

@@ -21,15 +21,17 @@ from mpprof.trial.settings import Setting
 FEWEST_ROUNDS = 4
 CLOSE = 0.05
 """How far either end of an interval may be from the ratio, once that is known well enough."""
+TOO_WIDE = 2.0
+"""Of an interval that holds 1 and reaches beyond so many times its ratio, no number is shown."""
 
 
 @frozen
 class Trained:
     """One training. `rung`: the rung of the ladder that it was run for, `cycle`: the cycle within it, both
     counted from 0; `round`: how many its setting has had, from 1. Where `error` is set, nothing was measured.
-    `script_failed`: it would fail under any setting. `curve`: applied updates and the mean loss up to there.
-    `finite`: whether its last loss is; None: none was recorded. `took`: how many layers compute in the
-    policy's type, of how many; None: not asked, or not known."""
+    `script_failed`: it is the script that failed, if that was under the first setting. `curve`: applied
+    updates and the mean loss up to there. `finite`: whether its last loss is; None: none was recorded.
+    `took`: how many layers compute in the policy's type, of how many; None: not asked, or not known."""
 
     setting: Setting
     rung: int
@@ -80,15 +82,29 @@ class Ratio:
     @property
     def close(self) -> bool:
         """Whether it is known well enough."""
-        return self.interval is not None and math.log(self.interval[1] / self.value) <= math.log1p(CLOSE)
+        return (
+            self.decides
+            and self.interval is not None
+            and math.log(self.interval[1] / self.value) <= math.log1p(CLOSE)
+        )
+
+    @property
+    def decides(self) -> bool:
+        """Whether there were enough rounds to claim a difference, or none."""
+        return self.interval is not None and self.rounds >= FEWEST_ROUNDS
 
     @property
     def faster(self) -> bool:
-        return self.interval is not None and self.interval[0] > 1
+        return self.decides and self.interval is not None and self.interval[0] > 1
 
     @property
     def slower(self) -> bool:
-        return self.interval is not None and self.interval[1] < 1
+        return self.decides and self.interval is not None and self.interval[1] < 1
+
+    @property
+    def wide(self) -> bool:
+        """Whether the interval is so wide that its ends tell nothing."""
+        return self.interval is not None and self.interval[1] > TOO_WIDE * self.value
 
 
 def of_cycles(logs: Sequence[float]) -> Ratio:
@@ -124,13 +140,16 @@ def ratio(done: Iterable[Trained], slow: Setting, fast: Setting, rung: int | Non
 
 def interval(found: Ratio | None) -> str:
     """Return a speedup with its interval: "1.82x (1.74 to 1.90)"; "no difference" where that holds 1, and is
-    narrow."""
+    narrow. Of one round, and of a wide interval, no number is shown."""
     if found is None:
         return "not known"
     if found.interval is None:
-        return f"{format_speedup(found.value)} (one round)"
+        return "not known after one round"
+    few = f"{found.rounds} rounds are too few" if not found.decides else ""
+    if found.wide and not found.faster and not found.slower:
+        return few or "too wide to tell"
     low, high = (format_speedup(value).removesuffix("x") for value in found.interval)
-    none = "no difference" if found.close else "too wide to tell"
+    none = few or ("no difference" if found.close else "too wide to tell")
     none = "" if found.faster or found.slower else f", {none}"
     return f"{format_speedup(found.value)} ({low} to {high}{none})"
 

@@ -58,11 +58,12 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
     ]
     head = tried.sentence.replace(f"{ON_A_CPU}. ", f"{ON_A_CPU}.\n").split("\n")
     errors = [f"{row.setting.name}: {row.error}" for row in tried.rows if row.error]
+    dropped = "Broken off before" if tried.stopped else "No time was left for"
     notes = [
         *errors,
         *([f"Overridden: {', '.join(tried.overridden)}"] if tried.overridden else []),
         *([f"Left out: {', '.join(tried.left_out)}"] if tried.left_out else []),
-        *([f"No time was left for: {'; '.join(tried.dropped)}"] if tried.dropped else []),
+        *([f"{dropped}: {'; '.join(tried.dropped)}"] if tried.dropped else []),
         *([_busy(tried)] if tried.busy else []),
         *([f"Energy: {tried.energy_absent}"] if tried.energy_absent and not tried.on_cpu else []),
     ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mpprof.errors import UnableError
 from mpprof.launch.options import Options, Trial
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns
+from mpprof.model.shell import quoted
 from mpprof.trial import ladder, measured, training
 from mpprof.trial.journal import Journal
 from mpprof.trial.ladder import Plan, Turn
@@ -68,7 +70,7 @@ def in_processes(asked: Asked) -> Train:
         answer.unlink(missing_ok=True)
         trial = Trial(
             os.getpid(), str(answer), LEAST_S, setting.batch, setting.sets, asked.keep_callbacks, asked.fit,
-            profiles=turn.round == 1,
+            profiles=turn.round == 1, policies=() if asked.choices is None else asked.choices.policies,
         )  # fmt: skip
         options = Options(
             str(root), asked.name, asked.steps, None, setting.policy, setting.jit, quiet=True, trial=trial
@@ -108,16 +110,16 @@ def climb(
         while (turn := _next(plan, history, _left_s(asked, history, begun, clock()))) is not None:
             one = train(turn, max(1.0, _left_s(asked, history, begun, clock())))
             history.append(one)
+            if _fails(plan, history):
+                raise UnableError(f"{asked.name}: {one.error}", next=_what_next(one, asked))
             if not measured.lacked_time(one):  # else --resume would take the setting for one that fails
                 add(one)
-            if one.script_failed or (one.error is not None and _twice(history)):
-                raise UnableError(f"{asked.name}: {one.error}", next=_what_next(one, asked))
             plan = _plan(asked, history)
             grown(conclude(asked.name, plan, history))
             _say_once(said_of, _notes(one), say)
             say(_progress(plan, history, _left_s(asked, history, begun, clock())))
     except KeyboardInterrupt as error:
-        raise Interrupted(conclude(asked.name, plan, history), error) from error
+        raise Interrupted(replace(conclude(asked.name, plan, history), stopped=True), error) from error
     return conclude(asked.name, plan, history)
 
 
@@ -149,10 +151,13 @@ def _next(plan: Plan, done: Sequence[Trained], left_s: float) -> Turn | None:
     return ladder.next_turn(plan, done, left_s) if done else Turn(plan.first, 0, 0, 1)
 
 
-def _twice(done: Sequence[Trained]) -> bool:
-    """Return whether the first two settings fail with the same words: then it is the script that fails."""
+def _fails(plan: Plan, done: Sequence[Trained]) -> bool:
+    """Return whether it is the script that fails: under the first setting, to which all others are compared,
+    or under the first two with the same words."""
     errors = [each.error for each in done]
-    return None not in errors and len(errors) > 1 and len(set(errors)) == 1
+    if len(errors) == 1:
+        return done[0].script_failed and done[0].setting == plan.first
+    return None not in errors and len(set(errors)) == 1
 
 
 def _what_next(one: Trained, asked: Asked) -> str:
@@ -166,7 +171,9 @@ def _what_next(one: Trained, asked: Asked) -> str:
         )
     if "input" in said:
         return "Give by arguments what it asks for"
-    return f"What it printed is below {asked.logdir}"
+    if "no dtype policy" in said:
+        return "Keras' own are float32, mixed_bfloat16 and mixed_float16"
+    return f"What it printed: {quoted(asked.logdir / one.setting.folder / f'{one.round}.txt')}"
 
 
 def _notes(one: Trained) -> list[str]:

@@ -34,6 +34,28 @@ given = [Own("saved.keras"), keras.callbacks.CSVLogger("log.csv"), [ends], keras
 model.fit(x, x[:, :1], callbacks=given, epochs=40, verbose=0)
 model.save("after.keras")
 """
+ENDS_ON_NAN = """
+import keras
+import numpy as np
+
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+x = np.full((320, 8), np.nan, "float32")
+model.fit(x, x[:, :1], epochs=100, verbose=0, callbacks=[keras.callbacks.TerminateOnNaN()])
+"""
+A_LAYER_FAILS = """
+import keras
+import numpy as np
+
+class Fails(keras.layers.Layer):
+    def call(self, x):
+        raise ValueError("too long a sequence")
+
+model = keras.Sequential([Fails(), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+x = np.ones((80, 8), "float32")
+model.fit(x, x[:, :1], verbose=0)
+"""
 FAILS_IN_FLOAT16 = """
 import keras
 import numpy as np
@@ -148,13 +170,33 @@ def test_a_script_with_fewer_steps_says_how_many(tmp_path: Path) -> None:
     one, _, _ = tried(tmp_path, "arrays.py", Setting("float32"), steps=600)
     assert one.script_failed
     assert one.error.startswith("it ended after ")
-    assert one.error.endswith(" of 600 steady steps")
+    assert one.error.endswith(" of 600 steady steps, with exit code 5")
 
 
 def test_a_script_that_raises_under_one_setting_says_why(tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(FAILS_IN_FLOAT16)
     one, _, _ = tried(tmp_path, str(tmp_path / "fails.py"), Setting("mixed_float16"))
-    assert (one.error, one.script_failed) == ("FloatingPointError: no float16 here", False)
+    assert (one.error, one.script_failed) == ("FloatingPointError: no float16 here", True)
+
+
+def test_a_loss_that_is_not_finite_is_why_a_fit_ended(tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text(ENDS_ON_NAN)
+    one, _, _ = tried(tmp_path, str(tmp_path / "ends.py"), Setting("float32"), steps=60)
+    assert one.error is not None
+    assert one.error.startswith("its loss is not finite: it stopped after ")
+    assert one.error.endswith(" of 60 steady steps")
+
+
+def test_an_error_of_a_layer_is_told_in_its_own_words(tmp_path: Path) -> None:
+    (tmp_path / "layer.py").write_text(A_LAYER_FAILS)
+    one, _, _ = tried(tmp_path, str(tmp_path / "layer.py"), Setting("float32"))
+    assert one.error == "ValueError: too long a sequence (in Fails.call())"
+
+
+def test_a_policy_that_keras_has_not_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    one, told, _ = tried(tmp_path, "arrays.py", Setting("float32"), policies=("float32", "nonsense"))
+    assert (one.error, one.script_failed) == ("keras has no dtype policy 'nonsense'", True)
+    assert told["fits"] == 0
 
 
 @pytest.mark.full

@@ -59,7 +59,7 @@ DEVICES = (
         case="of one",
     ),
     Row(
-        "MP705", TORCH, "overlap it with the backward pass: larger buckets in DistributedDataParallel",
+        "MP705", TORCH, "overlap the exchange with the backward pass: larger buckets in DistributedDataParallel",
         "model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
         unless=(its.exchanges_one_by_one, its.forward_alone), loop=True,
     ),
@@ -79,7 +79,7 @@ DEVICES = (
         "optimizer = keras.optimizers.Adam(gradient_accumulation_steps=4)", unless=(its.forward_alone,),
     ),
     Row(
-        "MP705", ON_JAX, "let XLA's scheduler overlap it: --xla_gpu_enable_latency_hiding_scheduler=true",
+        "MP705", ON_JAX, "let XLA's scheduler overlap the exchange: --xla_gpu_enable_latency_hiding_scheduler=true",
         "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true python train.py", loop=True,
     ),
     Row(

@@ -194,7 +194,7 @@ INPUT = (
         "mpprof ops {run}", "blocking",
     ),
     Row(
-        "MP310", TORCH, "copy without waiting for it: .to(device, non_blocking=True), from and to pinned memory",
+        "MP310", TORCH, "copy without waiting: .to(device, non_blocking=True), from and to pinned memory",
         "x = x.to(device, non_blocking=True)", "blocking", loop=True,
     ),
     Row(
@@ -306,7 +306,7 @@ HOST = (
     ),
     Row(
         "MP305", ANY,
-        "do it every few epochs only; a checkpoint: save_best_only=True, save_weights_only=True",
+        "do this work every few epochs only; a checkpoint: save_best_only=True, save_weights_only=True",
         case="beside",
     ),
     Row(

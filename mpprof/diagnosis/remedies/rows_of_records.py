@@ -84,8 +84,12 @@ VALIDITY = (
         loop=True,
     ),
     Row(
-        "MP902", ANY, "compile one model once and fit it again, its weights set back where it starts anew: "
+        "MP902", KERAS, "compile one model once and fit it again, its weights set back where it starts anew: "
         "a new model, and model.compile(), compile the step anew",
+        case="each fit",
+    ),
+    Row(
+        "MP902", ANY - KERAS, "build the model and its step once, and set the weights back where it starts anew",
         case="each fit",
     ),
     Row(
@@ -138,7 +142,7 @@ VALIDITY = (
     Row("MP906", TORCH, "record the baseline in float32, without torch.autocast", case="mixed baseline"),
     Row("MP906", WITHOUT_KERAS - TORCH, "record the baseline in float32", case="mixed baseline"),
     Row(
-        "MP906", ANY, "name them the other way round: mpprof report MIXED_RUN --baseline FLOAT32_RUN",
+        "MP906", ANY, "name the runs the other way round: mpprof report MIXED_RUN --baseline FLOAT32_RUN",
         "mpprof report {baseline} --baseline {run}", "swapped",
     ),
     Row(

@@ -16,6 +16,11 @@ _OF_THE_GRAPH = re.compile(
     r'Detected at node .*|<stack traces unavailable>|File ".*|\d+ root error\(s\) found\.|'
 )
 """What TensorFlow writes above an error's own words: the op, and where in the program it was made."""
+_OF_A_CALL = re.compile(
+    r"Exception encountered when calling (.*?)\.?|Could not automatically infer .*Error encountered:|"
+)
+"""What Keras 3 writes above the words of an error that a layer's `call` has raised, which it sets in bold."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _MOST_CAUSES = 20
 _REASONS = ((KeyboardInterrupt, "interrupted"), (SystemExit, "exit"))
 
@@ -36,12 +41,22 @@ def ended(error: BaseException | None) -> dict[str, Any]:
     return {"reason": reason, "error": type(error).__name__, **({"text": words} if words else {})}
 
 
+def in_a_line(error: BaseException) -> str:
+    """Return an error's type, and the first line of what it says."""
+    return f"{type(error).__name__}: {_own_words(str(error))}"[:MOST_OF_A_LINE]
+
+
 def _own_words(text: str) -> str:
     """Return the first line of an error's text that says what went wrong."""
-    first, *rest = map(str.strip, text.strip().split("\n"))
-    if first != _GRAPH_ERROR:
+    first, *rest = map(str.strip, _COLOURS.sub("", text).strip().split("\n"))
+    if first == _GRAPH_ERROR:
+        return next((line for line in rest if not _OF_THE_GRAPH.fullmatch(line)), first)
+    if _OF_A_CALL.fullmatch(first) is None:
         return first
-    return next((line for line in rest if not _OF_THE_GRAPH.fullmatch(line)), first)
+    heads = [found for found in map(_OF_A_CALL.fullmatch, (first, *rest)) if found is not None]
+    inner = next((line for line in rest if not _OF_A_CALL.fullmatch(line)), first)
+    called = next((found[1] for found in reversed(heads) if found[1]), None)
+    return inner if called is None else f"{inner} (in {called})"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
