@@ -59,7 +59,7 @@ def forward(job: Job, passes: Passes) -> Break | None:
     if found is None:
         return _lost_in_a_layer(outputs, passes)
     why = _not_finite_before(job, found.place)
-    source = None
+    source = None if why is None or why[0] != "batch" else _part(job)
     if why is None:
         computed = passes.operations(found.place)
         source = computed.within
@@ -223,6 +223,12 @@ def _not_finite_before(job: Job, place: Place) -> Why | None:
             if not is_finite(job, variable.value):
                 return "weights", f"its weight {variable.name} is not finite"
     return None
+
+
+def _part(job: Job) -> str:
+    """Return the part of the batch that is not finite."""
+    parts = {"x": job.x, "y": job.y, "sample_weight": job.sample_weight}
+    return next((name for name, part in parts.items() if not is_finite(job, part)), "x")
 
 
 def _beyond_float16(job: Job, entry: Entry, first: bool) -> Why | None:
