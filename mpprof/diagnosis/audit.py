@@ -130,6 +130,7 @@ def audit(run: Run, gpu: DeviceFacts | None = None) -> AuditReport:
         quantised=_quantised(model.layers) if model else None,
         custom=_custom(model.layers) if model else (),
         multiplies=kinds.multiplies(model) if model else None,
+        functions=kinds.products(model) if model else (),
     )
 
 

@@ -97,6 +97,7 @@ class AuditReport:
     custom: tuple[str, ...] = ()  # layers of no known class with weights: what they multiply is not known
     quantised: str | None = None  # which layers multiply whole numbers, as a sentence; None: none does
     multiplies: bool | None = None  # whether the model multiplies matrices at all; None: not known
+    functions: tuple[str, ...] = ()  # of `keras.ops`, between layers, that multiply: not in `work`
 
     @property
     def narrow(self) -> bool:
@@ -129,12 +130,18 @@ def lines(report: AuditReport) -> list[str]:
         said += [
             f"Not known is what these multiply, of a class of your own: {first_of(report.custom, _NAMED)}"
         ]
+    if report.functions:
+        said += [
+            f"Not judged is what functions between layers multiply: {first_of(report.functions, _NAMED)}. "
+            "They compute in the type that they are given, whatever the policy is"
+        ]
     for code in dict.fromkeys(note.code for note in report.notes):
         same = [note for note in report.notes if note.code == code]
         said += ["", f"{code} {same[0].slug} ({same[0].severity}): {same[0].title}"]
         for reason in dict.fromkeys(note.reason for note in same):
             said += _grouped([note for note in same if note.reason == reason])
     own = bool(report.custom) and "16" in (report.policy or "")
+    own = own or bool(report.functions and not report.policies and not report.custom)
     if report.multiplies is False:
         said += ["", _NO_PRODUCTS]
     elif (
@@ -166,7 +173,7 @@ _NO_PRODUCTS = (
 def _is_open(report: AuditReport) -> bool:
     """Return whether something that decides where the model multiplies is not known."""
     unknown = any(each.unit == "unknown" for each in report.work)
-    return bool(report.unable or report.custom or report.quantised) or unknown
+    return bool(report.unable or report.custom or report.quantised or report.functions) or unknown
 
 
 def _grouped(notes: list[AuditNote]) -> list[str]:
@@ -178,7 +185,7 @@ def _grouped(notes: list[AuditNote]) -> list[str]:
     return said + ([f"      # and so the other {len(names) - 1}"] if len(codes) > 1 else [])
 
 
-_UNITS: dict[Placement, str] = {
+UNITS: dict[Placement, str] = {
     "tensor_core": "Tensor Cores", "matrix_core": "matrix cores", "cuda_core": "ordinary arithmetic",
 }  # fmt: skip
 
@@ -187,7 +194,7 @@ def _work(work: tuple[MatrixWork, ...]) -> list[str]:
     """Return one line that says where the multiplications will run, the largest share first."""
     parts: dict[str, list[MatrixWork]] = {}
     for each in work:
-        unit = _UNITS.get(each.unit, "a unit that is not known")
+        unit = UNITS.get(each.unit, "a unit that is not known")
         kind = "" if each.precision == "unknown" else f" in {each.precision}"
         parts.setdefault(f"{unit}{kind}", []).append(each)
     if not parts:
@@ -203,7 +210,8 @@ def _work(work: tuple[MatrixWork, ...]) -> list[str]:
         else f"{what} ({len(parts[what])} of {len(work)} layers)"
         for what in sorted(parts, key=lambda what: -sums[what])
     ]
-    return [f"Its {'multiplications' if known else 'matrix work'} can run on: {', '.join(said)}"]
+    what = "multiplications with weights" if known else "matrix work"
+    return [f"Its {what} can run on: {', '.join(said)}"]
 
 
 def _head(report: AuditReport) -> str:

@@ -1,7 +1,7 @@
 """A gate before training: an audit against the table [audit] of a bounds file, and against an older audit.
 
 [audit]
-min_matrix_unit_ratio = 0.95      # of the multiplications, in layers whose products can run on matrix units
+min_matrix_unit_ratio = 0.95      # of the multiplications with weights, where they can run on matrix units
 min_16_bit_ratio = 0.9            # the same, in 16 bits or less
 max_peak_memory_bytes = 15_000_000_000
 max_least_ns = 4_000_000          # of the products of a step, at the card's peak rates
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from mpprof.errors import UsageError
 from mpprof.model import quantities
-from mpprof.model.audit import AuditMemory, AuditReport, MatrixWork
+from mpprof.model.audit import UNITS, AuditMemory, AuditReport, MatrixWork
 from mpprof.model.frozen import frozen
 from mpprof.regular import read_regular
 from mpprof.report import bounds_file, checks
@@ -74,7 +74,8 @@ def read_kept(path: Path) -> Kept:
     """Return an audit that was kept as JSON. Raises UsageError for a file that is not an audit."""
     try:
         content = read_regular(path, bounds_file.MOST_BYTES)
-        document = json.loads(content) if len(content) <= bounds_file.MOST_BYTES else None
+        small = len(content) <= bounds_file.MOST_BYTES
+        document = json.loads(content, parse_constant=_no_number) if small else None
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise ValueError(f"its schema is not {SCHEMA}")
         return Kept(
@@ -87,6 +88,10 @@ def read_kept(path: Path) -> Kept:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"not an audit that was kept: {error}", where=str(path), next=_STORE) from error
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
 
 
 def _made(kind: Any, row: Mapping[str, Any]) -> Any:
@@ -128,7 +133,8 @@ def _ratio(report: AuditReport, key: str, bound: float) -> Outcome:
         (each for each in report.work if not _is_on(each, narrow)), key=lambda one: -(one.share or 0.0)
     )
     says = (
-        f"{quantities.format_ratio(ratio)} of the multiplications, at least {quantities.format_ratio(bound)}"
+        f"{quantities.format_ratio(ratio)} of the multiplications with weights, "
+        f"at least {quantities.format_ratio(bound)}"
     )
     if ratio >= bound - SAME:
         return Outcome(key, "passed", says)
@@ -195,7 +201,7 @@ def _state(each: MatrixWork) -> str:
     """Return in a few words what a layer's products are: its size where that is wrong, else its unit."""
     if each.risk is not None and each.argument is not None:
         return f"{each.argument} {each.size:,}" if each.argument in each.risk else each.risk
-    return f"{each.unit.replace('_', ' ')} in {each.precision}"
+    return f"{UNITS.get(each.unit, 'a unit that is not known')} in {each.precision}"
 
 
 # --- against an audit that was kept ------------------------------------------------------------------------
@@ -215,6 +221,9 @@ def compare(report: AuditReport, kept: Kept) -> Iterator[Outcome]:
     now, then = _not_known(report), _not_known(kept)
     if now or then:
         yield Outcome("against", "unable", now or f"the audit that was kept: {then}")
+        return
+    if not {each.layer for each in report.work} & {each.layer for each in kept.work}:
+        yield Outcome("against", "unable", "no layer of the audit that was kept is in this model")
         return
     found = [*_left(report.work, kept.work), *_more(report, kept)]
     yield from found or [Outcome("against", "passed", "no layer left the matrix units")]
@@ -236,7 +245,9 @@ def _left(work: Sequence[MatrixWork], kept: Sequence[MatrixWork]) -> Iterator[Ou
         worst = max(new, key=lambda one: one.share or 0.0)
         part = quantities.format_ratio(worst.share)
         yield Outcome(
-            "16 bits", "failed", f"{worst.layer}: new, {_state(worst)}, {part} of the multiplications"
+            "16 bits",
+            "failed",
+            f"{worst.layer}: new, {_state(worst)}, {part} of the multiplications with weights",
         )
 
 

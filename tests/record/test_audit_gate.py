@@ -56,7 +56,7 @@ def kept(of: AuditReport) -> audit_checks.Kept:
     ("bound", "of", "named"),
     [
         ("min_matrix_unit_ratio = 0.95", (33_709,), "words: units 33,709"),
-        ("min_16_bit_ratio = 0.9", (33_728, "float32"), "words: tensor core in tf32"),
+        ("min_16_bit_ratio = 0.9", (33_728, "float32"), "words: Tensor Cores in tf32"),
         ("max_peak_memory_bytes = 1_000_000", (), "at most"),
         ("max_least_ns = 1", (), "at most"),
         ('forbidden = ["MP104"]', (33_728, "float32"), "words: float32-island"),
@@ -84,7 +84,7 @@ def test_float32_leaves_16_bits_and_stays_on_the_matrix_units(tmp_path: Path) ->
     ("of", "named"),
     [
         ((33_709,), "words: units 33,709, was 33,728"),
-        ((33_728, "float32"), "words: tensor core in tf32, was tensor core in fp16"),
+        ((33_728, "float32"), "words: Tensor Cores in tf32, was Tensor Cores in fp16"),
         ((67_456,), "words: units 67,456, was 33,728"),
     ],
 )
@@ -246,7 +246,10 @@ def test_the_depthwise_part_of_a_separable_convolution_is_no_work_of_matrix_unit
     assert "Tensor Cores in fp16 71.9 %, ordinary arithmetic in fp16 28.1 %" in str(found)
     wanted = audit_checks.read(bounds(tmp_path, "min_16_bit_ratio = 0.9"))
     (outcome,) = audit_checks.judge(found, wanted)
-    assert (outcome.verdict, "both (depthwise part): cuda core in fp16" in outcome.text) == ("failed", True)
+    assert (outcome.verdict, "both (depthwise part): ordinary arithmetic in fp16" in outcome.text) == (
+        "failed",
+        True,
+    )
     assert [each.verdict for each in audit_checks.compare(found, kept(found))] == ["passed"]
     left = [
         each.text for each in audit_checks.compare(separable(63), kept(found)) if each.check == "matrix units"
@@ -295,3 +298,20 @@ def test_the_policy_to_set_for_a_tpu_is_one_that_it_has_units_for() -> None:
 def test_one_unit_for_all_layers_is_all_of_the_multiplications() -> None:
     made = keras.Sequential([keras.Input((1024,)), layers.Dense(4096), layers.Dense(1024), layers.Dense(16)])
     assert "can run on: ordinary arithmetic in fp32 100 %" in str(mpprof.audit(made, gpu="V100"))
+
+
+def test_a_model_without_any_of_the_kept_layers_is_not_judged() -> None:
+    others = tuple(replace(each, layer=f"other_{each.layer}") for each in report().work)
+    (found,) = audit_checks.compare(replace(report(), work=others), kept(report()))
+    assert (found.verdict, found.text) == (
+        "unable",
+        "no layer of the audit that was kept is in this model",
+    )
+
+
+def test_a_kept_audit_with_a_figure_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    path.write_text('{"schema": "mpprof.audit/1", "gpu": "H100", "batch_size": 64, "policy": null, '
+                    '"memory": [], "least_ns": NaN}')  # fmt: skip
+    with pytest.raises(UsageError, match="NaN is not a number"):
+        audit_checks.read_kept(path)

@@ -584,3 +584,21 @@ def test_where_a_depthwise_convolution_runs_on_a_tpu_is_not_known() -> None:
     )
     units = {gpu: mpprof.audit(model, gpu=gpu).work[0].unit for gpu in ("TPU v4", "A100")}
     assert units == {"TPU v4": "unknown", "A100": "cuda_core"}
+
+
+def test_what_functions_between_layers_multiply_is_named_as_not_judged() -> None:
+    """Products without weights are in no share, and no policy is advised for what follows the inputs' type."""
+    set_policy(keras, "mixed_float16")
+    given = keras.Input((16, 64))
+    narrow = layers.Dense(64)(given)
+    between = keras.ops.matmul(narrow, keras.ops.transpose(narrow, (0, 2, 1)))
+    said = str(mpprof.audit(keras.Model(given, between), gpu="A100"))
+    assert "Its multiplications with weights can run on: Tensor Cores in fp16 100 %" in said
+    assert "Not judged is what functions between layers multiply: matmul" in said
+    assert "Nothing was found" not in said
+
+    set_policy(keras, "float32")
+    left, right = keras.Input((16, 64)), keras.Input((64, 16))
+    alone = str(mpprof.audit(keras.Model([left, right], keras.ops.matmul(left, right)), gpu="A100"))
+    assert "Not judged is what functions between layers multiply: matmul" in alone
+    assert "set_dtype_policy" not in alone

@@ -46,13 +46,15 @@ def is_matrix(layer: LayerFacts) -> bool:
     return _is(layer, _MATRIX)
 
 
+def products(model: ModelFacts) -> tuple[str, ...]:
+    """Return the functions between layers that multiply matrices or convolve."""
+    return tuple(each.name for each in model.functions if each.class_name in {*PRODUCTS, ATTENTION})
+
+
 def multiplies(model: ModelFacts) -> bool | None:
     """Return whether any layer or function of a model multiplies matrices or convolves; None: not known, as
     the model runs code of its own, or states no layers."""
-    functions = {each.class_name for each in model.functions}
-    if any(is_matrix(layer) or layer.kind == "Dot" for layer in model.layers):
-        return True
-    if functions & {*PRODUCTS, ATTENTION}:
+    if any(is_matrix(layer) or layer.kind == "Dot" for layer in model.layers) or products(model):
         return True
     own = any(
         layer.kind in ("Lambda", "TFOpLambda") or (_is_own(layer.module) and layer.base is None)

@@ -73,7 +73,7 @@ def check_model(model: Untrained) -> Iterator[Note]:
         f"{evidence.listed([f.name for f in half])} would run on ordinary arithmetic: 16 bits save "
         "memory and often cost time"
         if half
-        else "float32 is right here: 16 bits would save memory and make no product faster"
+        else "16 bits save memory here and make no product faster"
     )
     name = card.name or (f"a GPU of {card.architecture}" if card.architecture else "this GPU")
     yield float8.without_units(

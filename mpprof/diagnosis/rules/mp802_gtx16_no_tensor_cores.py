@@ -92,7 +92,7 @@ def check_model(model: Untrained) -> Iterator[Note]:
         f"{evidence.listed([f.name for f in half])} would run on ordinary arithmetic: 16 bits save "
         "memory and often cost time"
         if half
-        else "float32 is right here: 16 bits would save memory and hardly any time"
+        else "16 bits save memory here and hardly any time"
     )
     reason = (
         f"{card.name or 'this card'} has no Tensor Cores, although its compute capability is 7.5: {gains}"

@@ -151,6 +151,7 @@ def layer_facts(path: str, layer: Any) -> Facts:
         "output_dtype": None if _says_nothing(layer) else _ask(lambda: _dtype(layer.output)),
         "input_dtype": _ask(lambda: _dtype(layer.input)),
         "dtype_policy": _text(getattr(policy, "name", None)),
+        "dtype_given": _ask(lambda: _dtype_given(layer)) or None,
         "config": _config(layer),
         "input_shape": _ask(lambda: _shape(layer.input)),
         "output_shape": _ask(lambda: _shape(layer.output)),
@@ -162,6 +163,14 @@ def layer_facts(path: str, layer: Any) -> Facts:
         "takes": _ask(lambda: _takes(layer)),
     }
     return known(facts)
+
+
+def _dtype_given(layer: Any) -> bool:
+    """Return whether the script has named the layer's type as it made it. Keras keeps a constructor's
+    arguments where all of them are plain values; a layer of a saved model, or in another layer, gets a policy
+    object, or with the type all else that a configuration holds."""
+    given = getattr(getattr(layer, "_auto_config", None), "config", None) or {}
+    return isinstance(given.get("dtype"), str) and "trainable" not in given
 
 
 def _functions(model: Any) -> Iterator[Facts]:
