@@ -123,7 +123,7 @@ bench: setup
 forecast-truth: setup
 	$(PYTHON) -m venv --system-site-packages .venv-forecast
 	.venv-forecast/bin/python -m pip install --quiet --editable '.[forecast-cuda12]' pytest
-	.venv-forecast/bin/python -m pytest tests/forecast
+	.venv-forecast/bin/python -m pytest tests/forecasts
 
 soak: setup
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'

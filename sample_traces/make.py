@@ -27,7 +27,7 @@ from tests.builders.gpus import A100, GTX1080TI, H100, V100  # noqa: E402
 from tests.builders.numerics import FLOAT32, MIXED_BFLOAT16, MIXED_FLOAT16, TF32, Numerics  # noqa: E402
 from tests.builders.simulate import Host, Training, write  # noqa: E402
 from tests.builders.workloads import convnet, transformer  # noqa: E402
-from tests.forecast.make_programs import Case as program  # noqa: E402
+from tests.forecasts.make_programs import Case as program  # noqa: E402
 
 JAX = {
     "framework": {
@@ -39,7 +39,7 @@ JAX_HOST = Host(
     executor="PjRtStreamExecutorLoadedExecutable::Execute", dispatch_us=0.5, launch_us=3.0, begin_us=120.0
 )
 WINDOW = (60, 64)
-COMPILED = "sample_traces/make.py synthetic; instructions, names and op names from tests/forecast/programs, as XLA compiled them"
+COMPILED = "sample_traces/make.py synthetic; instructions, names and op names from tests/forecasts/programs, as XLA compiled them"
 NEVER = "Never compared with a trace of this model on this card: durations come from the rates in tests/builders/gpus.py."
 HALF_ON_CUDA_CORES = replace(MIXED_FLOAT16, matrix="fp16_cuda")
 

@@ -132,7 +132,7 @@ def test_the_allocator_events_of_a_sample_show_the_planted_memory_cause() -> Non
 
 def test_a_compiled_sample_says_so_and_names_its_program() -> None:
     from mpprof.traces.common.hlo_program import launches
-    from tests.forecast.make_programs import Case, stored
+    from tests.forecasts.make_programs import Case, stored
 
     for policy in ("float32", "mixed_float16"):
         folder = SAMPLES / f"v100-xla-convnet-{policy.replace('_', '-')}"

@@ -2,7 +2,7 @@
 
 `measured_steps.csv` has a row for each measured step, with its source and with the roofline time and the
 kernels of the same model, card, policy and batch, compiled as a forecast compiles it
-(`tests.forecast.make_calibration`). What counts is the roofline time with its launches. A
+(`tests.forecasts.make_calibration`). What counts is the roofline time with its launches. A
 row speaks for models of its family, on cards of its compute capability, in its width, of about its size. No
 range is stated unless two or more models speak for it, and none that is wider than `WIDEST`.
 """

@@ -1,4 +1,4 @@
-"""What one training step asks of the GPU, as XLA compiled it for that card: `tests/forecast/programs`.
+"""What one training step asks of the GPU, as XLA compiled it for that card: `tests/forecasts/programs`.
 
 The instructions, their order, names, metadata and op names are the compiled program's, and the trace carries its
 HLO proto as it stands. Made up are the names of the libraries' kernels, which the card chooses, and all
@@ -11,7 +11,7 @@ from mpprof.traces.common.hlo_program import Launch, launches
 from tests.builders.gpus import Gpu, matrix_us, memory_us
 from tests.builders.hlo import Instruction
 from tests.builders.workloads import Model, Work
-from tests.forecast.make_programs import Case, stored
+from tests.forecasts.make_programs import Case, stored
 
 _MATRIX = {"f16": "fp16", "bf16": "bf16", "f32": "fp32"}
 _CONV = {"BackwardInput": "conv_dgrad", "BackwardFilter": "conv_wgrad", "Forward": "conv_fprop"}

@@ -770,7 +770,7 @@ DEFECTS = (
         "mpprof/forecasts/child.py",
         'getattr(saved, "optimizer", None) is not None',
         "saved.optimizer is not None",
-        ("tests/forecast/test_compiling.py::test_a_saved_model_that_is_not_compiled_cannot_be_forecast",),
+        ("tests/forecasts/test_compiling.py::test_a_saved_model_that_is_not_compiled_cannot_be_forecast",),
     ),
     Defect(
         "a Sequential of thousands of layers in a saved model: its graph made anew with each",

@@ -21,7 +21,7 @@ from tools.gpu.models import hold
 
 @dataclass(frozen=True)
 class Program:
-    """A model of `tests.forecast.models`, with its policy and batch size."""
+    """A model of `tests.forecasts.models`, with its policy and batch size."""
 
     model: str
     policy: str
@@ -50,7 +50,7 @@ def train(program: Program, logdir: Path, steps: int, lock: str) -> None:
     import keras
 
     from mpprof import MPProfilerCallback
-    from tests.forecast import models
+    from tests.forecasts import models
 
     hold(lock)
     keras.utils.set_random_seed(1)

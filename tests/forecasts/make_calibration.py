@@ -1,5 +1,5 @@
 """Compile the steps of `measured.csv`, and write what forecasts are calibrated by:
-`python -m tests.forecast.make_calibration [MODEL...]`.
+`python -m tests.forecasts.make_calibration [MODEL...]`.
 
 Needs the extra mpprof[forecast-cuda12]; no GPU. A row of `measured.csv` is a step that somebody measured, with its
 source; those with a name are the cases that forecasts are held to, which were listed first. `compiled_steps.csv` gets
@@ -138,7 +138,7 @@ def main(models: list[str]) -> None:
     known = compiled_steps()
     for step in measured():
         if not models or step.model in models:
-            source = f"tests.forecast.published_models:{step.model}"
+            source = f"tests.forecasts.published_models:{step.model}"
             made = compiling.compiled(source, targets.card(step.card), step.policy, step.batch_size)
             known[step.key] = told(made, step.card)
             print(*step.key, known[step.key])

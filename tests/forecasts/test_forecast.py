@@ -21,8 +21,8 @@ from mpprof.model.trace import Op
 from mpprof.report.to_json import to_json
 from mpprof.store.facts import facts_of
 from mpprof.traces.common import hlo_program
-from tests.forecast.make_calibration import measured
-from tests.forecast.make_programs import CASES, stored
+from tests.forecasts.make_calibration import measured
+from tests.forecasts.make_programs import CASES, stored
 
 CASE = {case.name: case for case in CASES}
 launches = cache(hlo_program.launches)

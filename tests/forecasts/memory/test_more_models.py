@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mpprof.forecasts.memory import training
-from tests.forecast.memory.models import BATCH, CUSTOM
-from tests.forecast.memory.test_training import run_of
+from tests.forecasts.memory.models import BATCH, CUSTOM
+from tests.forecasts.memory.test_training import run_of
 
 DATA = json.loads(Path(__file__).with_name("more_assignments.json").read_text())
 

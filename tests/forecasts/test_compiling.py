@@ -16,7 +16,7 @@ from mpprof.forecasts import child as child_module
 from mpprof.forecasts import compiling, rendering, targets
 from mpprof.forecasts.judging import Compiled
 from mpprof.report.to_json import to_json
-from tests.forecast.make_programs import CASES, stored
+from tests.forecasts.make_programs import CASES, stored
 
 HAS_COMPILER = importlib.util.find_spec("jax_plugins") is not None
 without = pytest.mark.skipif(HAS_COMPILER, reason="XLA's compiler for NVIDIA GPUs is installed here")
@@ -174,7 +174,7 @@ def test_wrong_usage_is_one_line(arguments: list[str], said: str, capsys: pytest
 @without
 @pytest.mark.framework
 def test_without_the_extra_one_line_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["forecast", "tests.forecast.models:dense", "--card", "t4"]) == 2
+    assert main(["forecast", "tests.forecasts.models:dense", "--card", "t4"]) == 2
     error = capsys.readouterr().err
     assert "pip install 'mpprof[forecast]'" in error
     assert error.count("\n") == 1
@@ -290,7 +290,7 @@ def test_stored_programs_are_what_is_compiled_today(case: object, monkeypatch: p
     """The same operations and shares; with the versions of then also the same kernels and bytes."""
     monkeypatch.setenv("MPPROF_CACHE", "off")  # compiled now, not read back
     from mpprof.forecasts import judging
-    from tests.forecast.make_programs import Case, made
+    from tests.forecasts.make_programs import Case, made
 
     assert isinstance(case, Case)
     now, then = made(case), stored(case)
@@ -312,13 +312,13 @@ def test_stored_programs_are_what_is_compiled_today(case: object, monkeypatch: p
 def test_a_model_that_cannot_be_forecast(
     function: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["forecast", f"tests.forecast.models:{function}", "--card", "t4"]) == 2
+    assert main(["forecast", f"tests.forecasts.models:{function}", "--card", "t4"]) == 2
     assert said in capsys.readouterr().err
 
 
 @pytest.mark.framework
 def test_a_saved_model_that_is_not_compiled_cannot_be_forecast(tmp_path: Path) -> None:
-    from tests.forecast.models import uncompiled
+    from tests.forecasts.models import uncompiled
     from tests.record.on_tensorflow import keras
 
     path = str(tmp_path / "model.keras")
@@ -355,14 +355,14 @@ def test_a_saved_model_is_the_same_as_the_function_that_built_it(
     import subprocess
 
     path = tmp_path / "model.keras"
-    code = f"from tests.forecast.models import dense; dense().save({str(path)!r})"
+    code = f"from tests.forecasts.models import dense; dense().save({str(path)!r})"
     subprocess.run(
         [sys.executable, "-c", code], check=True, env={**__import__("os").environ, "KERAS_BACKEND": "jax"}
     )
     from mpprof import forecast
 
     saved = forecast(str(path), ["a100"], batch_size=64)
-    built = forecast("tests.forecast.models:dense", ["a100"], batch_size=64)
+    built = forecast("tests.forecasts.models:dense", ["a100"], batch_size=64)
     for one, other in zip(saved.runs, built.runs, strict=True):
         assert one.model_flops == other.model_flops
         assert one.memory == other.memory

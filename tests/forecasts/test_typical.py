@@ -14,9 +14,9 @@ from mpprof.forecasts import least_time, targets, typical
 from mpprof.forecasts.typical import Measured
 from mpprof.model.forecast import Band
 from mpprof.model.frozen import frozen
-from tests.forecast import make_calibration
-from tests.forecast.make_calibration import Step, Told, compiled_steps, measured, told
-from tests.forecast.make_programs import CASES, stored
+from tests.forecasts import make_calibration
+from tests.forecasts.make_calibration import Step, Told, compiled_steps, measured, told
+from tests.forecasts.make_programs import CASES, stored
 from tests.paths import ROOT
 
 KNOWN = compiled_steps()

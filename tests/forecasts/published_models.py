@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.forecast.models import published_convnet, resnet, transfer
+from tests.forecasts.models import published_convnet, resnet, transfer
 from tools.gpu import models as recorded
 
 __all__ = ["published_convnet", "resnet", "transfer"]

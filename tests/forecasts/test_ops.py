@@ -14,7 +14,7 @@ from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Verdict
 from mpprof.model.trace import Op
 from mpprof.traces.common.hlo_program import Launch, launches
-from tests.forecast.make_ops import CARDS, FOLDER, TILED
+from tests.forecasts.make_ops import CARDS, FOLDER, TILED
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Compile the programs that the tests read: `python -m tests.forecast.make_programs [CASE...]`.
+"""Compile the programs that the tests read: `python -m tests.forecasts.make_programs [CASE...]`.
 
 Needs the extra mpprof[forecast]; no GPU. Each file is one card and policy: the child's result.json, with the
 versions that made it, and the HloProtos, packed with LZMA.
@@ -70,7 +70,7 @@ def store(case: Case, compiled: Compiled) -> None:
 
 def made(case: Case) -> Compiled:
     return compiling.compiled(
-        f"tests.forecast.models:{case.model}", targets.card(case.card), case.policy, case.batch_size
+        f"tests.forecasts.models:{case.model}", targets.card(case.card), case.policy, case.batch_size
     )
 
 

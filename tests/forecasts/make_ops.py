@@ -1,4 +1,4 @@
-"""Single operations compiled for every compute capability: `python -m tests.forecast.make_ops [CAPABILITY...]`.
+"""Single operations compiled for every compute capability: `python -m tests.forecasts.make_ops [CAPABILITY...]`.
 
 Needs the extra mpprof[forecast]; no GPU. One zip for each compute capability: for each group of operations
 the program with XLA's own products and the one with the libraries', and the matrix instructions in the PTX of

@@ -1,5 +1,5 @@
 """Write `assignments.json`, XLA's buffer assignments that forecasts of activations are held to:
-`python -m tests.forecast.memory.make_assignments`.
+`python -m tests.forecasts.memory.make_assignments`.
 
 Needs the extra mpprof[forecast]; no GPU. It holds each model as a run would record it, in float32, and for each
 card and policy the bytes of temporaries, parameters and optimizer variables of the compiled train step. A case
@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.forecast.memory.models import BATCH
+from tests.forecasts.memory.models import BATCH
 
 FILE = Path(__file__).with_name("assignments.json")
 CARDS = ("v100", "a100", "h100")
@@ -31,7 +31,7 @@ def described(name: str) -> dict[str, Any]:
     from mpprof.record.facts.fit import fit_facts
     from mpprof.record.facts.layers import model_facts
     from mpprof.store import formats
-    from tests.forecast.memory import models
+    from tests.forecasts.memory import models
 
     keras.backend.clear_session()
     keras.config.set_dtype_policy("float32")
@@ -48,7 +48,7 @@ def assignment(name: str, card: str, policy: str) -> dict[str, Any]:
     from mpprof.forecasts import compiling, targets
 
     case = {"model": name, "card": card, "policy": policy}
-    source = f"tests.forecast.memory.models:{name}"
+    source = f"tests.forecasts.memory.models:{name}"
     try:
         found = compiling.compiled(source, targets.card(card), policy, BATCH[name]).result
     except UnableError as error:

@@ -17,8 +17,8 @@ from mpprof.forecasts.memory import backward, kept_for_backward, training
 from mpprof.model.memory import MemoryForecast, PolicyMemory
 from mpprof.model.run import OptimizerFacts, Run
 from mpprof.store.facts import facts_of
-from tests.forecast.make_programs import CASES, stored
-from tests.forecast.memory.models import BATCH
+from tests.forecasts.make_programs import CASES, stored
+from tests.forecasts.memory.models import BATCH
 
 DATA = json.loads(Path(__file__).with_name("assignments.json").read_text())
 COMPILED = [case for case in DATA["assignments"] if "not_compiled" not in case]
