@@ -56,7 +56,7 @@ def model_facts(model: Any, *, written: bool = False) -> Facts:
         "layers": layers,
         "layers_left_out": sum(1 for _ in found) or None,
         "outputs": _ask(lambda: [_output(tensor) for tensor in model.outputs]),
-        "functions": _ask(lambda: list(itertools.islice(_functions(model), MOST_LAYERS))),
+        "functions": _ask(lambda: _between_layers(model)),
         "train_step": _train_step(model),
     }
     return known(facts)
@@ -178,6 +178,14 @@ def _bytes_of_whole_numbers(layer: Any, policy: Any) -> int | None:
     if not str(getattr(policy, "quantization_mode", None)).startswith(("int", "gptq", "awq")):
         return None
     return sum(math.prod(map(int, one.shape)) * WIDTHS[str(one.dtype)] for one in layer.weights)
+
+
+def _between_layers(model: Any) -> list[Facts] | None:
+    """Return the functions between layers; None of a model that cannot have any: a chain, or one without a
+    graph."""
+    found = list(itertools.islice(_functions(model), MOST_LAYERS))
+    may = getattr(model, "outputs", None) and type(model).__name__ != "Sequential"
+    return found if found or may else None
 
 
 def _functions(model: Any) -> Iterator[Facts]:
