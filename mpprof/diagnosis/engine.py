@@ -509,7 +509,7 @@ def _finding(
     return noun.Finding(
         code=rule.CODE,
         slug=rule.SLUG,
-        title=rule.TITLE,
+        title=outcome.title or rule.TITLE,
         severity=weighed.severity,
         confidence=_confidence(outcome, signals),
         evidence=(

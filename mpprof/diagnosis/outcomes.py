@@ -116,10 +116,11 @@ class Found:
     "the step" and "step", or the like of a window without steps. `cost_ns` is for a cost that is no part of
     the account (steps thrown away); with claims it is not used. `cost_ns_of_run` is what it takes of
     the run outside the steps (`shared.of_the_run`). `spare_bytes` is memory that nothing uses.
-    `cases` choose among the table's remedies for this cause, with `values` filled in; `remedy`
-    takes the place of a row where the table has none, and `first` comes before the rows: what this run itself
-    shows is to be done. `said`: the cause as the answer says it (`answer.cause`
-    has what it may leave open), in place of the rule's `SAYS`; `proof`: a clause that shows it.
+    `cases` choose among the table's remedies for this cause, with `values` filled in; `remedy` takes the
+    place of a row where the table has none, and `first` comes before the rows: what this run itself shows is
+    to be done. `title`: in place of the rule's `TITLE`. `said`: the cause as the answer says it
+    (`answer.cause` has what it may leave open), in place of the rule's `SAYS`; `proof`: a clause that shows
+    it.
     """
 
     summary: str
@@ -139,6 +140,7 @@ class Found:
     first: tuple[Remedy, ...] = ()
     said: str = ""
     proof: str = ""
+    title: str = ""
 
 
 @frozen

@@ -78,6 +78,7 @@ class LayerFacts:
     supports_jit: bool | None = None
     module: str | None = None  # the package that its class is from: "keras", "tf_keras", or the user's
     dtype_policy: str | None = None  # "mixed_float16", of a quantised layer "int8_from_float32"
+    dtype_given: bool | None = None  # the script names its type; None: it does not, or that is not known
     masked: bool | None = None  # a recurrent layer that is fed a mask
     arguments: dict[str, str] = field(default_factory=dict)  # as it is written; only of a model at hand
     base: str | None = None  # the class of Keras' own that a class of the user's derives from
@@ -283,6 +284,7 @@ class RunFacts:
     graph_rewrite_result: dict[str, Any] = field(default_factory=dict)  # what it did; empty: not known
     ended: Ended | None = None  # None: it ended by itself, still runs, or nothing could say how it ended
     profile_plan: ProfilePlan | None = None  # None: not wanted, or not recorded
+    launched: bool = False  # by `mpprof run` or `mpprof try`, without an edit of the script
     script: str | None = None  # as a command names it: "src/train.py", "-m package.train"; None: not known
 
     @property

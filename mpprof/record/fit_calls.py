@@ -40,9 +40,10 @@ _running = _Running()
 
 
 def watch_fits() -> None:
-    """Have each `fit` that is called from now on watched, of every Keras that is imported."""
+    """Have each `fit` that is called from now on watched, of every Keras that is imported. One that is being
+    imported has no models yet: tf_keras imports TensorFlow, and that Keras 3."""
     for name in ("keras", KERAS_2):
-        if (keras := sys.modules.get(name)) is not None:
+        if (keras := sys.modules.get(name)) is not None and hasattr(keras, "Model"):
             replace(keras, "fit", _watched)
 
 

@@ -101,6 +101,7 @@ def facts_of(record: Json) -> RunFacts:
         ended=_ended(_object(record, "ended")),
         profile_plan=_plan(_object(record, "profile_plan")),
         script=bounded.path(record, "script"),
+        launched=_bool(record, "launched") is True,
     )
 
 
@@ -196,6 +197,7 @@ def _layer(record: Json) -> LayerFacts:
         supports_jit=_bool(record, "supports_jit"),
         module=bounded.name(record, "module"),
         dtype_policy=bounded.name(record, "dtype_policy"),
+        dtype_given=_bool(record, "dtype_given"),
         masked=_bool(record, "masked"),
         arguments=bounded.texts(bounded.mapping(record, "arguments")),
         base=bounded.name(record, "base"),

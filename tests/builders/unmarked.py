@@ -88,11 +88,16 @@ def on_the_cpu(*, runtime: bool = True, op: str = "aten::addmm") -> Kineto:
 
 
 def waits_in_a_copy(
-    steps: int = 5, *, down: bool = True, op: str = "aten::to", in_calls_us: float = 1.0
+    steps: int = 5,
+    *,
+    copy: str = "DtoH (Device -> Pageable)",
+    op: str = "aten::to",
+    in_calls_us: float = 1.0,
+    last: bool = True,
 ) -> Kineto:
-    """Steps whose `aten::to` waits 4 ms in a copy to the host before anything else is launched; the markers overlap
-    by a rounding. `down`: False for a copy from pinned memory that the driver held up, of which nothing waits.
-    `op`: what sends a tensor up again, and how long of its 500 µs it is in the driver's call."""
+    """Steps whose `aten::to` waits 4 ms in a copy before anything else is launched; the markers overlap by a rounding.
+    `copy`: of which memory; one from pinned memory waits for nothing, and the driver held it up. `op`: what sends a
+    tensor up again, and how long of its 500 µs it is in the driver's call. `last`: False for a product behind it."""
     k = Kineto()
     for step in range(steps):
         at = 9_000.0 * step
@@ -102,16 +107,16 @@ def waits_in_a_copy(
             k.launch(WIDE, at + 100 * row + 10, at + 100 * row + 20, 95)
         k.op("aten::to", at + 3_100, 4_100)
         k.op("aten::copy_", at + 3_105, 4_090)
-        k.launch(
-            "Memcpy DtoH (Device -> Pageable)" if down else "Memcpy HtoD (Pinned -> Device)",
-            at + 3_110, at + 7_100, 60, cat="gpu_memcpy", bytes=1000,
-        )  # fmt: skip
+        k.launch(f"Memcpy {copy}", at + 3_110, at + 7_100, 60, cat="gpu_memcpy", bytes=1000)
         k.events[-2]["dur"] = 4_060  # the call returns when the copy is done
         k.op(op, at + 7_300, 500)
         k.launch(
             "Memcpy HtoD (Pinned -> Device)", at + 7_310, at + 7_340, 800, cat="gpu_memcpy", bytes=1 << 23
         )
         k.events[-2]["dur"] = in_calls_us
+        if not last:
+            k.op("aten::mm", at + 8_200, 40)
+            k.launch(WIDE, at + 8_210, at + 8_220, 95)
     return k
 
 

@@ -79,8 +79,17 @@ def test_what_waits_in_a_copy_is_no_op_on_the_cpu(tmp_path: Path) -> None:
     assert not any("driver calls that did not return" in each for each in found.warnings)
 
 
+@pytest.mark.parametrize("copy", ["DtoH (Device -> Pageable)", "HtoD (Pageable -> Device)"])
+def test_a_copy_of_pageable_memory_is_shown_by_the_call_that_blocks(tmp_path: Path, copy: str) -> None:
+    found = diagnosed(tmp_path, unmarked.waits_in_a_copy(copy=copy, last=False))
+    copies = next(each for each in found.findings if each.code == "MP310")
+    evidence = {each.name: each.value for each in copies.evidence}
+    assert evidence["idle behind copies that block the host"] == pytest.approx(4_005_000, rel=0.01)
+    assert evidence["calls that block the host"] == "cudaMemcpyAsync of aten::to"
+
+
 def test_a_copy_from_pinned_memory_waits_for_nothing_and_was_held_up(tmp_path: Path) -> None:
-    found = diagnosed(tmp_path, unmarked.waits_in_a_copy(down=False))
+    found = diagnosed(tmp_path, unmarked.waits_in_a_copy(copy="HtoD (Pinned -> Device)"))
     assert any("driver calls that did not return" in each for each in found.warnings)
 
 

@@ -52,6 +52,20 @@ def test_mp101_costs_the_matrix_work_against_16_bit_and_half_the_memory_bound() 
     assert got.cost_ns_per_step == pytest.approx((80 * (1 - 15.7 / 125) + 10) * c.MS - casts)
 
 
+def test_mp101_says_that_the_layers_were_given_float32() -> None:
+    """A policy that was set first, and `Dense(..., dtype="float32")`: no order of lines is to blame."""
+    given = replace(FLOAT32[0], dtype_given=True)
+    inner = replace(FLOAT32[1], name="dense/inner")
+    got = finding("MP101", with_layers(given, inner))
+    assert 'was given dtype="float32"' in got.summary
+    assert got.said == 'mixed precision is off: every layer with matrix work was given dtype="float32"'
+    assert got.remedies[0].text.startswith('drop dtype="float32"')
+    assert got.title == "The layers were given float32"
+    one = finding("MP101", with_layers(given, FLOAT32[1]))
+    assert one.title == "The model was built before the policy was set"
+    assert one.remedies[0].text.startswith("call keras.config.set_dtype_policy")
+
+
 @pytest.mark.parametrize("code", ["MP101", "MP102", "MP104", "MP106"])
 def test_rules_of_the_model_say_that_nothing_was_recorded(code) -> None:
     assert "not recorded" in says(code, c.bare())
@@ -422,6 +436,14 @@ def test_mp910_a_window_that_never_opened_closed_or_started() -> None:
         return c.case(records=c.facts(profile_windows=got, absent=absent), table=c.steps(8))
 
     assert says("MP910", windows()) == "warning"
+    told = {}
+    for launched in (False, True):
+        facts = replace(windows().run.facts, launched=launched, script="src/train.py")
+        case = windows()
+        told[launched] = finding("MP910", replace(case, run=replace(case.run, facts=facts))).remedies[0]
+    assert "profile_steps=(12, 16)" in told[False].text
+    assert told[True].text == "train longer, or open the window earlier: --profile 12:16"
+    assert told[True].snippet == "mpprof run --profile 12:16 src/train.py"
     assert says("MP910", windows("open")) == "warning"
     assert "CUPTI" in finding("MP910", windows("failed: no CUPTI")).summary
     assert "doctor" in finding("MP910", windows("failed: no CUPTI")).remedy

@@ -12,6 +12,7 @@ import pytest
 
 from mpprof.launch import fit
 from mpprof.launch.import_hook import ImportHook
+from mpprof.record.fit_calls import watch_fits
 
 
 class Callback:
@@ -117,6 +118,13 @@ def test_a_batch_is_recorded_where_no_fit_calls_it() -> None:
     with training.running():
         assert module.Model().train_on_batch(5) == 5
     assert seen == [4]
+
+
+def test_a_keras_that_is_being_imported_is_left_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tf_keras imports TensorFlow, and that Keras 3, before it has any model."""
+    monkeypatch.setitem(sys.modules, "keras", ModuleType("keras"))
+    monkeypatch.setitem(sys.modules, "tf_keras", ModuleType("tf_keras"))
+    watch_fits()
 
 
 def test_a_hook_waits_for_an_import_that_ends_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,7 @@ def test_xla_is_switched_for_each_model_and_the_steps_to_profile_are_chosen(tmp_
     assert ran(tmp_path, "arrays.py", jit=True, profile=(12, 13)).code == 5
     facts, _ = records(tmp_path / "logs")
     assert facts["fits"][0]["jit_compile"] is True
+    assert facts["launched"] is True
     (window,) = facts["profile_windows"]
     assert (window["first_step"], window["last_step"]) == (12, 13)
 

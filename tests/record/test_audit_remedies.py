@@ -184,6 +184,18 @@ def test_a_model_built_before_the_policy() -> None:
     assert noted(better, "MP101") == []
 
 
+def test_layers_that_were_given_float32_are_not_said_to_be_built_too_early() -> None:
+    keras.config.set_dtype_policy("mixed_float16")
+    model = keras.Sequential([keras.Input((16,)), layers.Dense(16, "relu", dtype="float32")])
+    model.compile("adam", "mse")
+    (note,) = noted(model, "MP101")
+    assert note.remedy.startswith('drop dtype="float32"')
+    loaded = keras.Sequential.from_config(model.get_config())  # whose types nobody has named here
+    loaded.compile("adam", "mse")
+    (note,) = noted(loaded, "MP101")
+    assert "set_dtype_policy" in note.remedy
+
+
 def test_a_layer_that_xla_cannot_compile_moves_into_the_data() -> None:
     keras.config.set_dtype_policy("mixed_float16")
     moves = layers.RandomTranslation(0.1, 0.1, name="moves")

@@ -174,9 +174,9 @@ _WORDS: dict[Family, str] = {
     "norm": "layernorm rmsnorm batchnorm groupnorm norm normalize",
     "reduce": "reduce reduction sum absmax amax mean argmax argmin max min cumsum cumprod scan histogram bincount",
     "layout": "transpose permute concat concatenate pad padding unpadding slice copy flip roll reverse stack split",
-    "gather_scatter": "gather scatter embedding topk routing sort argsort index indices unique segment",
+    "gather_scatter": "gather scatter embedding topk routing sort argsort index indices indexing unique segment",
     "cast": "cast convert quantize dequantize",
-    "random": "dropout random rng philox",
+    "random": "dropout random randperm rng philox",
     "optimizer": "adam adamw sgd momentum optimizer",
     "memset": "fill memset zero zeros",
     "pool": "pool maxpool avgpool pooling",
@@ -184,8 +184,8 @@ _WORDS: dict[Family, str] = {
 _TASKS: dict[str, Family] = {word: family for family, words in _WORDS.items() for word in words.split()}
 _STATING_WORDS = """swish silu gelu swiglu geglu rope rotary softmax logsoftmax layernorm rmsnorm batchnorm groupnorm reduce
     reduction argmax argmin cumsum cumprod histogram bincount transpose permute concat concatenate copy gather scatter
-    embedding topk routing sort argsort cast convert quantize dequantize dropout random rng philox adam adamw sgd memset maxpool
-    avgpool"""
+    embedding indexing topk routing sort argsort cast convert quantize dequantize dropout random randperm rng
+    philox adam adamw sgd memset maxpool avgpool"""
 _STATING = frozenset(_STATING_WORDS.split())
 """Tasks whose word says enough beside unknown words. `add`, `max`, `split` or `pad` do not: they also say how
 a product is made."""

@@ -234,7 +234,7 @@ RULES: tuple[Rule, ...] = (
         "NVIDIA traces of cuFFT", "all", "void vector_fft<256u, EPT<16u>, 16u, 4u, (padding_t)1, float>(kernel_arguments_t<unsigned int>)",
     ),
     Rule(
-        "im2col", r"im[0-9d]*2col\w*|col2im\w*|im2d2col\w*|im3d2col\w*|vol2col\w*|col2vol\w*|im2col4d_kernel", _around,
+        "im2col", r"im[0-9d]*2col\w*|col2im\w*|im2d2col\w*|im3d2col\w*|vol2col\w*|vol2im\w*|col2vol\w*|im2col4d_kernel", _around,
         "copies patches into columns for an explicit-GEMM convolution", _CUDNN + "; ROCm/MIOpen", "all",
         "void cudnn::cnn::im2col4d_kernel<float, long>(cudnn::cnn::im2col4d_params)",
     ),

@@ -87,7 +87,8 @@ _TORCH_WORDS: tuple[tuple[Family, str], ...] = (
         rowwisemoments gammabeta welford norm_forward norm_backward computefusedparams backwardfusedparams
         internalgradients weight_norm"""),
     ("random", "dropout distribution philox random bernoulli multinomial poisson binomial dirichlet curand uniform normal_kernel"),
-    ("pool", "max_pool maxpool avg_pool avgpool average_pool averagepool max_unpool"),
+    ("pool", """max_pool maxpool avg_pool avgpool average_pool averagepool max_unpool
+        adaptivemax adaptiveaverage adaptive_average"""),
     ("other", "upsample grid_sampl interpolat"),
     ("cast", "bfloat16_copy float16_copy float8_copy half_copy _to_hfp8 hfp8_to"),
     ("elementwise", "masked_fill"),
@@ -96,14 +97,14 @@ _TORCH_WORDS: tuple[tuple[Family, str], ...] = (
     ("gather_scatter", """index gather scatter embedding searchsorted sort topk nonzero unique masked_select take_
         put_ krn_partial compute_grad_weight repeat_interleave compute_cuda_kernel bucketize kthvalue mode_kernel
         histogram bincount radix to_dense coalescevalues convert_indices reverse_indices computeblockwise
-        compute_mode adjacent_difference"""),
+        compute_mode adjacent_difference flag_kernel compute_agg write_indices"""),
     ("reduce", """reduce nll_loss cumsum cumprod scan _sum norm_kernel argmax argmin cross_entropy logsumexp mean
         classnll renorm norm_cleanup marginloss margin_loss ctc_loss cdist pdist qparams quantizationparams
-        movingaverageminmax"""),
-    ("memset", "fillfunctor fill_kernel"),
-    ("elementwise", """elementwise pointwise vectorized unrolled arange linspace range eye glu functor where clamp
+        movingaverageminmax lpmax transform_vals"""),
+    ("memset", "fillfunctor fill_kernel write_fill"),
+    ("elementwise", """elementwise elemwise op_dense pointwise vectorized unrolled arange linspace range eye glu functor where clamp
         bias activation rotary rope lerp addcmul addcdiv logit mse"""),
-    ("gather_scatter", "per_sample_weights num_of_segments num_of_partial_segments matrix_indices sparse"),
+    ("gather_scatter", "op_intersection per_sample_weights num_of_segments num_of_partial_segments matrix_indices sparse"),
     ("layout", "parallel_cat nested_cat channel_shuffle"),
     ("cast", "dequant"),
     ("elementwise", """relu elu_ gelu silu sigmoid tanh hardswish softplus softshrink erf bessel polygamma digamma
@@ -118,7 +119,7 @@ _TORCH_READ = 400
 
 
 def _torch(name: Name, match: re.Match[str], card: Card) -> Said | None:
-    if "2col" in name.head:
+    if "2col" in name.head or "2im" in name.head:
         return None  # a convolution's helper: another rule
     text = name.text
     start = max(name.head.rfind("::"), 0)

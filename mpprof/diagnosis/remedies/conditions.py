@@ -407,6 +407,12 @@ def own_window(signals: Signals) -> bool:
     return facts is not None and any(window.status == "done" for window in facts.profile_windows)
 
 
+def launched(signals: Signals) -> bool:
+    """Tell whether `mpprof run` recorded the script, in which no callback is written."""
+    facts = signals.case.run.facts
+    return facts is not None and facts.launched
+
+
 def has_host_events(signals: Signals) -> bool:
     """Tell whether the trace shows what the host ran or launched."""
     trace = signals.case.trace

@@ -35,7 +35,12 @@ IN_EFFECT = (
         "saved with: rebuild it and load its weights)",
         '{set_policy}("{policy}")\nmodel = build_model()',
     ),
+    Row(
+        "MP101", KERAS, 'drop dtype="float32" where the layers are made: they take the policy then',
+        case="given", where="where each layer was given its type",
+    ),
     Row("MP101", WITHOUT_KERAS, "set the type to compute in before the model is built"),
+    Row("MP101", WITHOUT_KERAS, "give the layers the 16-bit type, not float32", case="given"),
     Row(
         "MP102", KERAS, '{set_policy}("mixed_float16") before building, or {scaled_optimizer}(optimizer)',
         SCALED,

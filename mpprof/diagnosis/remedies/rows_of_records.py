@@ -25,7 +25,7 @@ from mpprof.diagnosis.remedies.shared_rows import (
     Row,
 )
 
-_TRY = "mpprof try {script}"
+_TRY, _RUN = "mpprof try {script}", "mpprof run"
 _TRIED = f"{_TRY} measures it"
 _TRIED_IN_16_BITS = f"{_TRY} measures what 16 bits bring"
 _EXTRA_RUN = "profile one extra run"
@@ -38,7 +38,11 @@ VALIDITY = (
     ),
     Row(
         "MP901", ANY, "profile later steps: profile_steps=({first}, {last})",
-        '{recorder}("logs/run", profile_steps=({first}, {last}))', "early window",
+        '{recorder}("logs/run", profile_steps=({first}, {last}))', "early window", unless=(its.launched,),
+    ),
+    Row(
+        "MP901", ANY, "profile later steps: --profile {first}:{last}", f"{_RUN} --profile {{first}}:{{last}} {{script}}",
+        "early window", when=(its.launched,),
     ),
     Row(
         "MP901", ANY, "profile later steps, and do not empty the allocator's cache between them",
@@ -189,13 +193,21 @@ VALIDITY = (
     Row("MP908", ANY, "record again, with the device's kernels", case="nsys", vendors=NOT_NVIDIA),
     Row(
         "MP909", ANY, "profile fewer steps (five are enough)", '{recorder}("logs/run", profile_steps=(12, 16))',
-        unless=(its.few_steps,),
+        unless=(its.few_steps, its.launched),
+    ),
+    Row(
+        "MP909", ANY, "profile fewer steps (five are enough)", f"{_RUN} --profile 12:16 {{script}}",
+        when=(its.launched,), unless=(its.few_steps,),
     ),
     Row("MP909", ANY, "copy the file whole"),
     Row(
         "MP910", ANY,
         'train longer, or open the window earlier: {recorder}("logs/run", profile_steps=(12, 16))',
-        '{recorder}("logs/run", profile_steps=(12, 16))',
+        '{recorder}("logs/run", profile_steps=(12, 16))', unless=(its.launched,),
+    ),
+    Row(
+        "MP910", ANY, "train longer, or open the window earlier: --profile 12:16", f"{_RUN} --profile 12:16 {{script}}",
+        when=(its.launched,),
     ),
     Row(
         "MP910", ANY, "mpprof doctor shows what the profiler lacks on this machine; then record again",

@@ -3,7 +3,8 @@
 What it means
     A Keras layer takes its dtype policy when it is created. A model that was built before
     `set_dtype_policy`, or loaded with its float32 policies saved in it, goes on computing in float32 without
-    a warning: nothing is gained, and the optimizer gets no loss scaling either.
+    a warning: nothing is gained, and the optimizer gets no loss scaling either. So do layers that the script
+    makes with `dtype="float32"`; where all are, that is what is said.
 
 How we know
     The process' policy was recorded as mixed_float16 or mixed_bfloat16, and every layer that multiplies
@@ -51,6 +52,7 @@ from mpprof.model.run import LayerFacts
 CODE, SLUG, TITLE = "MP101", "built-before-policy", "The model was built before the policy was set"
 ABOUT = "a model built before its policy"
 SAYS = "mixed precision is off: the model was built before the policy was set"
+_GIVEN = 'mixed precision is off: every layer with matrix work was given dtype="float32"'
 SPECIFICITY = OVERALL
 ON_RECORDS = True
 LEADS = INACTIVE
@@ -91,19 +93,35 @@ def judge(signals: Signals) -> Outcome:
         else ()
     )
     claims = attainable.lessened(signals, claims, _new_casts(signals, facts))
+    given = _all_given(heavy, facts)
+    those = _those(len(heavy))
     return Found(
-        summary=f"the policy is {policy}, but all {len(heavy)} layers with matrix work compute in float32",
+        summary=f"the policy is {policy}, but {those}"
+        + (' was given dtype="float32"' if given else " computes in float32"),
         evidence=(
             evidence.text("global policy", policy),
             evidence.count("layers with matrix work in float32", len(float32), 0),
             evidence.count("layers with matrix work", len(heavy)),
         ),
         values={"policy": policy},
-        proof=f"all {len(heavy)} layers with matrix work compute in float32",
+        proof=f"{those} computes in float32",
+        cases=("given" if given else "",),
+        said=_GIVEN if given else "",
+        title="The layers were given float32" if given else "",
         severity="error",
         claims=claims,
         layers=tuple(float32),
     )
+
+
+def _those(count: int) -> str:
+    return "the only layer with matrix work" if count == 1 else f"each of {count} layers with matrix work"
+
+
+def _all_given(heavy: Sequence[LayerFacts], facts: Sequence[LayerFacts]) -> bool:
+    """Return whether the script has named the type of each of these layers, or of one that it lies in."""
+    given = [f.name for f in facts if f.dtype_given]
+    return all(any(f"{f.name}/".startswith(f"{name}/") for name in given) for f in heavy)
 
 
 def _new_casts(signals: Signals, facts: Sequence[LayerFacts]) -> float:

@@ -152,6 +152,7 @@ def layer_facts(path: str, layer: Any) -> Facts:
         "output_dtype": None if _says_nothing(layer) else _ask(lambda: _dtype(layer.output)),
         "input_dtype": _ask(lambda: _dtype(layer.input)),
         "dtype_policy": _text(getattr(policy, "name", None)),
+        "dtype_given": _ask(lambda: _dtype_given(layer)) or None,
         "config": _config(layer),
         "input_shape": _ask(lambda: _shape(layer.input)),
         "output_shape": _ask(lambda: _shape(layer.output)),
@@ -186,6 +187,14 @@ def _between_layers(model: Any) -> list[Facts] | None:
     found = list(itertools.islice(_functions(model), MOST_LAYERS))
     may = getattr(model, "outputs", None) and type(model).__name__ != "Sequential"
     return found if found or may else None
+
+
+def _dtype_given(layer: Any) -> bool:
+    """Return whether the script has named the layer's type as it made it. Keras keeps a constructor's
+    arguments where all of them are plain values; a layer of a saved model, or in another layer, gets a policy
+    object, or with the type all else that a configuration holds."""
+    given = getattr(getattr(layer, "_auto_config", None), "config", None) or {}
+    return isinstance(given.get("dtype"), str) and "trainable" not in given
 
 
 def _functions(model: Any) -> Iterator[Facts]:

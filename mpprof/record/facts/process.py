@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from mpprof.record.keras_compat import KERAS_2, keras_of
 from mpprof.record.recorder import Recorder
 from mpprof.record.run_with_timeout import with_timeout
 
+_LAUNCHED = "mpprof.launch.beginning"
+"""The module with which a process begins that `mpprof run` or `mpprof try` has started."""
 NO_LOG_PATH = (
     f"set {LOG_PATH} to a directory before TensorFlow starts, or put the training's log into the run as "
     "mpprof/graph_rewrite.log"
@@ -35,6 +38,8 @@ def describe_process(recorder: Recorder, probe: Probe, model: Any) -> None:
                 recorder.facts[key] = value
     recorder.facts["devices"] = recorder.attempt("devices", _devices, probe)
     recorder.facts["script"] = recorder.attempt("script", script_of)
+    if _LAUNCHED in sys.modules:
+        recorder.facts["launched"] = True
     memory = recorder.attempt("memory", _memory, probe)
     if isinstance(memory, Absent):
         recorder.absent["memory"] = memory.reason
