@@ -21,14 +21,14 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 580,
-    "mpprof/analysis": 10_710,
+    "mpprof/analysis": 10_740,
     "mpprof/api": 1_520,
     "mpprof/cli": 2_340,
-    "mpprof/diagnosis": 7_520,
+    "mpprof/diagnosis": 7_530,
     "mpprof/forecasts": 2_460,
-    "mpprof/launch": 910,
+    "mpprof/launch": 950,
     "mpprof/model": 2_860,
-    "mpprof/numbers": 1_670,
+    "mpprof/numbers": 1_790,
     "mpprof/record": 6_170,
     "mpprof/report": 4_050,
     "mpprof/runs": 450,

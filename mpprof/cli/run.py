@@ -24,7 +24,7 @@ class Run:
     name = "run"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
-        add_script(parser, self.name, "where the records go")
+        add_script(parser, self.name, "where the records go", f"{LOGS}/NAME, of NAME.py")
         parser.add_argument(
             "--steps", metavar="N", type=at_least_one,
             help="end the process once N steady steps are recorded; the rest of the script is not run",

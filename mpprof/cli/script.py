@@ -23,13 +23,12 @@ class Words(NamedTuple):
     stem: str
 
 
-def add_script(parser: argparse.ArgumentParser, command: str, logdir: str) -> None:
-    """Add --logdir, and last a script or `-m` and a module. `logdir`: what lies in it."""
+def add_script(parser: argparse.ArgumentParser, command: str, logdir: str, default: str) -> None:
+    """Add --logdir, and last a script or `-m` and a module. `logdir`: what lies in it. `default`: where it
+    is unless it is given."""
     form = f"mpprof {command} [option ...]"
     parser.usage = f"{form} SCRIPT [ARG ...]\n       {form} -m MODULE [ARG ...]"
-    parser.add_argument(
-        "--logdir", metavar="DIR", type=Path, help=f"{logdir} (default: {LOGS}/ and the script's name)"
-    )
+    parser.add_argument("--logdir", metavar="DIR", type=Path, help=f"{logdir} (default: {default})")
     parser.add_argument(
         "-m", dest="module", nargs=argparse.REMAINDER,
         help="MODULE [ARG ...]: run a module, as `python -m` does",
@@ -44,6 +43,8 @@ def script_of(args: argparse.Namespace, command: str) -> Words:
         return Words(("-m", *args.module), args.module[0], args.module[0])
     if args.module is not None or not script:
         raise UsageError("no script to run", next=f"Write it last: mpprof {command} train.py --epochs 3")
+    if script[0] == "-":
+        raise UsageError("a script on standard input cannot be run", next="Write it into a file")
     if not Path(script[0]).exists():
         raise NotFoundError(f"there is no script {script[0]}", next="Check the path")
     return Words(tuple(script), script[0], Path(os.path.abspath(script[0])).stem)

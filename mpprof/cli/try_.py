@@ -42,7 +42,8 @@ class Try:
     name = "try"
 
     def prepare(self, parser: argparse.ArgumentParser) -> None:
-        add_script(parser, self.name, "where the runs go, DIR/<setting>/<round>")
+        default = f"{LOGS}/NAME-try, of NAME.py; if that is there, NAME-try-2"
+        add_script(parser, self.name, "where the runs go, DIR/<setting>/<round>", default)
         choice = parser.add_argument_group("what to try (without these: the usual ladder)")
         choice.add_argument(
             "--policies",

@@ -33,9 +33,12 @@ def report(roots: Sequence[Path], options: Options) -> None:
 
     root = max(roots, key=size)
     if len(roots) > 1 and not options.quiet:
+        ours = [each for each in roots if each.is_relative_to(options.logdir)]
+        elsewhere = [f"mpprof report {quoted(str(each))}" for each in roots if each not in ours]
+        where = [*([f"mpprof ls {quoted(options.logdir)}"] if ours else []), *elsewhere]
         say(
             f"mpprof: {len(roots)} runs were recorded (a model of its own is a run of its own). This is the "
-            f"longest; all of them: mpprof ls {quoted(options.logdir)}"
+            f"longest; all of them: {', '.join(where)}"
         )
     quiet = ["--quiet"] if options.quiet else []
     command = child.command("-c", "from mpprof.__main__ import run; run()", "report", place(root), *quiet)
@@ -48,8 +51,11 @@ def report(roots: Sequence[Path], options: Options) -> None:
     )
 
 
-def unrecorded(options: Options, backend: str | None, machine: loops.Machine) -> None:
-    """Say why this process has recorded nothing, and which lines record a loop."""
+def unrecorded(
+    options: Options, backend: str | None, machine: loops.Machine, *, predicted: bool = False
+) -> None:
+    """Say why this process has recorded nothing, and which lines record a loop. `predicted`: it has called
+    `predict` or `evaluate`."""
     if others := _written_since(options.logdir, machine.made_s):
         say(
             f"mpprof: processes that {options.script} has started recorded {others} "
@@ -66,6 +72,9 @@ def unrecorded(options: Options, backend: str | None, machine: loops.Machine) ->
     error = getattr(sys, "last_value", None)
     if error is not None and not isinstance(error, KeyboardInterrupt):
         say(f"mpprof: {options.script} ended by {type(error).__name__} before it trained with Keras.")
+        return
+    if predicted:
+        say(f"mpprof: {options.script} called predict or evaluate, and trained nothing: there are no steps.")
         return
     root = machine.write(options.logdir)
     logdir = f"logs/{Path(options.logdir).name}"

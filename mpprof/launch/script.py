@@ -11,11 +11,14 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpprof.launch import loops
 from mpprof.launch.import_hook import ImportHook
 from mpprof.launch.options import Options
+
+if TYPE_CHECKING:
+    from mpprof.record.keras_compat import Method
 
 KERAS = ("keras", "tf_keras")
 
@@ -27,13 +30,15 @@ class Script:
     goes on without us."""
 
     def __init__(self, options: Options) -> None:
-        self.options, self.pid = options, os.getpid()
+        self.options, self.pid, self._began_in = options, os.getpid(), os.getcwd()
         self.machine = loops.Machine()
         self.asked: list[str] = []  # the policies that the script asks for, where another is set
         self._notes: list[str] = []
         self._noted: set[str] = set()
         self._ended = False  # by us, after so many steps
+        self._refused = False  # before it trained, for what was asked of it
         self._trained = False  # by Keras' fit or train_on_batch
+        self._predicted = False  # by Keras' predict or evaluate
         self._callbacks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._hook = ImportHook(
             {
@@ -75,6 +80,10 @@ class Script:
 
         self._hook.remove()
         self.machine.stop()
+        if self._refused:
+            return
+        with contextlib.suppress(OSError):
+            os.chdir(self._began_in)  # whose reader is there: paths are shown relative to it
         if self.options.steps is not None and not self._ended:
             self.note(f"the script ended before {self.options.steps} steady steps were recorded")
         self._say_notes()
@@ -83,7 +92,7 @@ class Script:
         if roots:
             ending.report(roots, self.options)
         elif not self._trained:
-            ending.unrecorded(self.options, loops.framework(), self.machine)
+            ending.unrecorded(self.options, loops.framework(), self.machine, predicted=self._predicted)
         elif recorder is not None and recorder.REFUSED:
             ending.say(f"mpprof: there is no report: {'; '.join(dict.fromkeys(recorder.REFUSED))}")
 
@@ -105,12 +114,14 @@ class Script:
     def _put_into(self, keras: ModuleType) -> None:
         from mpprof.launch import fit, settings
         from mpprof.record.fit_calls import watch_fits
+        from mpprof.record.keras_compat import replace
 
         options, training = self.options, fit.Training()
         if options.policy is not None:
             try:
                 settings.set_policy(keras, options.policy, self.note, self.asked.append)
             except (TypeError, ValueError):
+                self._refused = True
                 sys.exit(f"mpprof: {keras.__name__} has no dtype policy {options.policy!r}")
         if options.jit is not None:
             settings.set_jit(keras, options.jit, self.note)
@@ -123,6 +134,16 @@ class Script:
             self._end_now,
         )
         fit.with_steps(keras, training, calls.step)
+        for name in ("predict", "evaluate"):
+            replace(keras, name, self._noting)
+
+    def _noting(self, method: Method) -> Method:
+        @functools.wraps(method)
+        def predicting(*args: Any, **kwargs: Any) -> Any:
+            self._predicted = True
+            return method(*args, **kwargs)
+
+        return predicting
 
     # --- what it trains --------------------------------------------------------------------------------
 

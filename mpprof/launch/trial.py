@@ -94,6 +94,7 @@ class TriedScript(Script):
             if name == "steps_per_execution":
                 settings.set_compiled(keras, name, int(value))
         replace(keras, "fit", self._prepared)
+        replace(keras, "train_on_batch", self._measured)
 
     def _prepared(self, fit: Method) -> Method:
         """Return `fit` with what the setting changes of its arguments."""
@@ -118,6 +119,18 @@ class TriedScript(Script):
             return history
 
         return fit_prepared
+
+    def _measured(self, train_on_batch: Method) -> Method:
+        """Return `train_on_batch` with a look at how many examples a call outside of `fit` gets."""
+        batch = Argument(train_on_batch, "x")
+
+        @functools.wraps(train_on_batch)
+        def train_on_batch_measured(model: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.fits and (shape := getattr(batch.of(args, kwargs), "shape", None)):
+                self._answer["batch"] = int(shape[0])
+            return train_on_batch(model, *args, **kwargs)
+
+        return train_on_batch_measured
 
     def _look_at_loss(self, history: Any) -> None:
         """Keep whether the last epoch's loss is finite: a fit may end for that after its first step."""

@@ -18,6 +18,8 @@ WHOLE = ("finished", "stopped")
 """The reasons of a fit that ran to its end, or was stopped by a callback."""
 OURS = "mpprof"
 """The name of our own callback among those whose hooks are timed."""
+THE_RUN = "the run without mpprof"
+"""What `RunTime.share` is of, in words."""
 RECORDING_ENDED = "recording ended"
 """The reason of a fit whose recording ended before it did."""
 
@@ -159,3 +161,11 @@ class RunTime:
     def part(self, name: PartName) -> RunPart | None:
         """Return this part; None where it was not told apart."""
         return next((part for part in self.parts if part.name == name), None)
+
+    def share(self, ns: float) -> float:
+        """Return what this time is of the wall time without mpprof's own part, which profiles, verdicts and
+        hooks make long in a short run and which no training without mpprof has."""
+        own_ns = sum(
+            each.ns for part in self.parts for each in part.by if part.name == "profiler" or each.name == OURS
+        )
+        return min(1.0, ns / max(1, self.wall_ns - own_ns))

@@ -6,6 +6,7 @@ state after the call before can be asked for without disturbing Keras' dispatch.
 
 from __future__ import annotations
 
+import math
 import statistics
 import threading
 import weakref
@@ -506,6 +507,9 @@ class FitSession:
             line = self._cut_short()
         if logs and type(loss := logs.get("loss")) is float and self.queues:
             self.observer.alarm(Seen(self.calls.step, 0, loss=loss))  # not every step's loss is known
+            if line is not None and not math.isfinite(loss):  # it is what the alarm tells
+                line.loss = loss
+                self.recorder.absent.pop("loss", None)
         self.observer.ends += 1
         # On every backend the variables now hold the state after the last step.
         if line is not None and (reading := self.observer.read()) is not None:

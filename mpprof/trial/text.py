@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ON_A_CPU = "Measured on a CPU: it says nothing about a GPU"
 
+_NO_LOSS = "Loss: not compared, as none was recorded that is known to be Keras' running mean"
+
 _TITLES = (
     "setting", "rounds", "step", "examples/s", "speedup (95 %)", "memory", "J/example", "skipped", "loss", "",
 )  # fmt: skip
@@ -64,6 +66,7 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
         *([f"Overridden: {', '.join(tried.overridden)}"] if tried.overridden else []),
         *([f"Left out: {', '.join(tried.left_out)}"] if tried.left_out else []),
         *([f"{dropped}: {'; '.join(tried.dropped)}"] if tried.dropped else []),
+        *([_NO_LOSS] if _lacks_loss(tried) else []),
         *([_busy(tried)] if tried.busy else []),
         *([f"Energy: {tried.energy_absent}"] if tried.energy_absent and not tried.on_cpu else []),
     ]
@@ -78,6 +81,12 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
     ]
     text = "\n\n".join("\n".join(words.plain(line) for line in part) for part in parts if part) + "\n"
     return words.ascii_only(text) if ascii_only else text
+
+
+def _lacks_loss(tried: Tried) -> bool:
+    return any(row.step_ns is not None for row in tried.rows) and all(
+        row.loss is None and row.finite is not False for row in tried.rows
+    )
 
 
 def _busy(tried: Tried) -> str:

@@ -433,11 +433,22 @@ def test_what_takes_much_of_the_run_leads_though_no_steps_time_holds_it(
     assert report.answer.sentence.startswith(said)
     times = run_time(report.run)
     (found,) = (each for each in report.findings if each.code == code)
-    share = found.cost_ns_of_run / times.wall_ns
-    assert f"outside the steps, {100 * share:.1f} % of the run" in report.answer.sentence
+    share = times.share(found.cost_ns_of_run)
+    assert f"outside the steps, {100 * share:.1f} % of the run without mpprof" in report.answer.sentence
     assert found.severity == "error"
     shown = " ".join(text.render(documents.report(report), width=200).split())
-    assert f"s outside the steps ({100 * share:.1f} % of the run) [error" in shown or found.cost_ns_per_step
+    cost = f"s outside the steps ({100 * share:.1f} % of the run without mpprof) [error"
+    assert cost in shown or found.cost_ns_per_step
+
+
+def test_what_mpprof_itself_takes_lessens_no_share_of_the_run(tmp_path: Path) -> None:
+    """In a short run, profiling and the verdict take most of the wall time."""
+    given = replace(EPOCHS, callbacks=(Hook("Slow", epoch_end=500),), window=(10, 12, 3000, 3000))
+    played = play(given, tmp_path)
+    rest = played.wall - played.truth["profiler"] - played.by_name["mpprof"]
+    assert rest < played.wall / 1.9
+    report = mpprof.diagnose(mpprof.load(played.root))
+    assert f"outside the steps, {100 * 2500 / rest:.1f} % of the run without" in report.answer.sentence
 
 
 def test_what_happens_once_as_the_first_fit_begins_leads_nothing(tmp_path: Path) -> None:
@@ -467,9 +478,9 @@ def test_a_validation_is_no_fault_and_is_said_where_it_takes_much_of_the_run(
     report = judged(replace(EPOCHS, backend=backend, validation=400), tmp_path)
     assert report.answer.leads != "time"
     times = run_time(report.run)
-    share = 100 * times.part("validation").ratio
+    share = 100 * times.share(times.part("validation").ns)
     assert (
-        f"Validation took 2.00 s, {share:.1f} % of the run, which is in no step's time."
+        f"Validation took 2.00 s, {share:.1f} % of the run without mpprof, which is in no step's time."
         in report.answer.because
     )
 

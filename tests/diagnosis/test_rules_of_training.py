@@ -45,6 +45,20 @@ def test_mp206_a_loss_that_is_not_finite() -> None:
     assert says("MP206", c.case(table=known_loss(1.0, 0.9))) == "clear"
 
 
+def test_mp206_calls_a_loss_finite_only_where_that_of_the_last_step_was_read() -> None:
+    lost = c.facts(fit={"non_finite_weights": ("dense/kernel",)})
+    table = known_loss(1.0, 0.9, 0.8)
+    unread = replace(table, loss_known=np.array([True, True, False]))
+    for log, said in (
+        (table, ", though the loss is"),
+        (unread, "; the loss was last read at step 2"),
+        (c.steps(), "; the loss was not recorded"),
+    ):
+        got = finding("MP206", c.case(records=lost, table=log))
+        assert got.summary.endswith(f"weights are not finite at the end (dense/kernel){said}")
+        assert got.title == "The loss or weights are not finite"
+
+
 def test_mp206_a_running_mean_tells_the_first_step_alone() -> None:
     """Keras logs the mean of the epoch so far: one bad step leaves it so until the epoch ends."""
     nan = float("nan")

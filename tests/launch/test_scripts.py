@@ -130,6 +130,47 @@ def test_a_script_that_fails_before_it_trains_is_not_told_how_to_record_a_loop(t
     assert "StepRecorder" not in ran.err
 
 
+ONE_OF_ITS_OWN = """
+import keras
+import numpy as np
+from mpprof import MPProfilerCallback
+
+x = np.ones((80, 4), "float32")
+for callbacks in ([MPProfilerCallback("mine", profile_steps=None, verbose=0)], []):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(x, x[:, :1], verbose=0, callbacks=callbacks)
+"""
+
+
+def test_a_report_is_named_from_where_the_script_was_started(tmp_path: Path) -> None:
+    (tmp_path / "moves.py").write_text(f"import os\n{(SCRIPTS / 'by_batch.py').read_text()}\nos.chdir('/')\n")
+    asked = options(tmp_path / "launched", "moves.py")
+    ran = Forked(tmp_path, str(tmp_path / "moves.py"), options=asked).ended()
+    assert ran.code == 0
+    assert "mpprof report logs -v" in ran.err
+
+
+def test_a_script_that_only_predicts_is_not_told_how_to_record_a_loop(tmp_path: Path) -> None:
+    script = "import keras, numpy\nmodel = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])\n"
+    (tmp_path / "predicts.py").write_text(
+        script + "print(model.predict(numpy.ones((8, 4)), verbose=0).shape)\n"
+    )
+    ran = both(tmp_path, str(tmp_path / "predicts.py"))
+    assert "predicts.py called predict or evaluate, and trained nothing: there are no steps." in ran.err
+    assert "StepRecorder" not in ran.err
+
+
+def test_runs_that_lie_elsewhere_are_named(tmp_path: Path) -> None:
+    (tmp_path / "both.py").write_text(ONE_OF_ITS_OWN)
+    ran = Forked(tmp_path, str(tmp_path / "both.py"), options=options(tmp_path, "both.py")).ended()
+    assert (
+        f"2 runs were recorded (a model of its own is a run of its own). This is the longest; all of them: mpprof ls {tmp_path / 'logs'}, mpprof report "
+        in ran.err
+    )
+    assert "/mine" in ran.err
+
+
 def test_a_fit_that_fails_is_reported_as_one(tmp_path: Path) -> None:
     ran = both(tmp_path, "fails.py")
     assert ran.code == 1

@@ -39,6 +39,7 @@ def test_a_policy_that_keras_has_not_ends_the_script_before_it_trains(tmp_path: 
     done = ran(tmp_path, "arrays.py", policy="mixed_float99")
     assert (done.code, done.out) == (1, "")
     assert "mpprof: keras has no dtype policy 'mixed_float99'\n" in done.err
+    assert "StepRecorder" not in done.err
 
 
 def test_xla_is_switched_for_each_model_and_the_steps_to_profile_are_chosen(tmp_path: Path) -> None:

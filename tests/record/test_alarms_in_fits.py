@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,9 @@ def on_jax(folder: Path) -> None:
     all_of(folder, TROUBLES, keras, model)
     losses(folder / "losses")
     a_train_step_of_ones_own(folder / "own")
+    x, y = data(40, bad_steps=(40,))
+    recorded = callback(folder / "last")
+    model().fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[recorded])
 
 
 # --- the loss where no step's is told ----------------------------------------------------------------------
@@ -181,3 +185,11 @@ class TestOnJax:
         read = read_records(root)
         assert not read.steps.loss_known.any()
         assert len(read.steps) == 2 * STEPS
+
+    def test_a_loss_that_raises_the_alarm_as_the_epoch_ends_is_on_record(self, folder: Any) -> None:
+        root = folder[1] / "last"
+        (alarm,) = json.loads((root / "mpprof" / "run.json").read_text())["alarms"]
+        assert (alarm["kind"], alarm["step"]) == ("non_finite_loss", 40)
+        steps = read_records(root).steps
+        assert steps.step[steps.loss_known].tolist() == [*range(1, 33), 40]
+        assert math.isnan(steps.loss[-1])

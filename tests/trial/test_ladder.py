@@ -233,6 +233,12 @@ def test_where_no_loss_was_recorded_none_is_called_finite() -> None:
     assert tried.keep == "mixed_bfloat16"
 
 
+def test_why_no_loss_is_compared_is_said() -> None:
+    ms = steps(float32=20.0, mixed_bfloat16=10.0)
+    assert "Loss: not compared" in text.render(climbed(Known(ms, lambda setting: {"curve": ()})))
+    assert "Loss:" not in text.render(climbed(Known(ms)))
+
+
 def test_skipped_updates_and_memory_are_in_the_sentence() -> None:
     def facts(setting: Setting) -> dict[str, Any]:
         if setting == FLOAT16:

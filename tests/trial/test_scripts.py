@@ -212,6 +212,8 @@ def test_a_loop_of_train_on_batch_is_measured(tmp_path: Path) -> None:
     one, _, _ = tried(tmp_path, "by_batch.py", Setting("mixed_bfloat16"), seconds=60.0)
     assert one.error is None  # its 40 steps are enough, and it ends before
     assert one.took is not None
+    assert one.batch == 8
+    assert one.examples_per_s == pytest.approx(8 / one.step_ns * 1e9)
 
 
 UNDER_TRY: dict[str, str | None] = {

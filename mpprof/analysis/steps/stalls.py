@@ -34,6 +34,9 @@ LOADER = "waits for the loader"
 NOT_TOLD = "the records do not show where"
 _MOSTLY, _MUCH = 0.5, 0.1
 """Shares of what stalls add from which a cause is theirs, and of their time from which another is named."""
+_UNLIKE, _LONGEST = 1.25, 0.2
+"""Stalls are unlike whose mean is so many times their median, or the other way round; of these the longest is
+named where it takes such a share of the time of all."""
 _HOLDS_UP = ("input", "callbacks", "compile")
 """Parts whose long calls have lines of their own."""
 
@@ -62,6 +65,17 @@ class Stalls:
     also: str = ""
     """What else is known to take much of them, with its time."""
     on_host: bool = False
+    shortest_ns: float = 0.0
+    longest_ns: float = 0.0
+    longest: str = ""
+    """Of stalls that are unlike: when the longest was, and what it does as far as it is known."""
+    longest_differs: bool = False
+    """Whether that is something else than `cause`."""
+
+    @property
+    def unlike(self) -> bool:
+        """Whether `count` times `length_ns` is far from the time of all."""
+        return self.shortest_ns > 0
 
     @property
     def in_each(self) -> int:
@@ -79,21 +93,25 @@ class Stalls:
         what = "timings of several steps" if self.grouped else "steps"
         if not self.count:
             return f"{said}: the {what} differ, and none is over twice the median"
-        length = f"{format_ns(self.length_ns)}{' on the host' if self.on_host else ''}"
+        length = format_ns(self.length_ns)
+        if self.unlike:
+            length = f"{format_ns(self.shortest_ns)} to {format_ns(self.longest_ns)}"
+        length += " on the host" if self.on_host else ""
         if self.grouped:
             length += " a step"
-        if self.partly and (self.grouped or self.count > 1):
+        if self.unlike or (self.partly and (self.grouped or self.count > 1)):
             length += f", {format_ns(self.total_ns)} in all"
+        also = f"{self.also}{self.longest}"
         if self.every is not None and self.in_each == 1:
             why = f"; {self.partly or NOT_TOLD}" if self.partly or not self.cause else f": it {self.cause}"
-            return f"{said}: every {_ordinal(self.every)} step takes {length}{why}{self.also}"
+            return f"{said}: every {_ordinal(self.every)} step takes {length}{why}{also}"
         of = f"{format_count(self.count)} of {format_count(self.of)}"
         if self.every is not None:
             of = f"{self.in_each} of every {self.every}"
-        are = "is a stall of" if self.count == 1 else "are stalls of about"
-        who = "it" if self.count == 1 else "each"
+        are = "is a stall of" if self.count == 1 else f"are stalls of{'' if self.unlike else ' about'}"
+        who = "it" if self.count == 1 else "each of the others" if self.longest_differs else "each"
         why = self.partly or (f"{who} {self.cause}" if self.cause else NOT_TOLD)
-        return f"{said}: {of} {what} {are} {length}; {why}{self.also}"
+        return f"{said}: {of} {what} {are} {length}; {why}{also}"
 
 
 def stalls(run: Run, profiled: ProfiledStalls | None = None) -> Stalls | None:
@@ -115,7 +133,8 @@ def stalls(run: Run, profiled: ProfiledStalls | None = None) -> Stalls | None:
     cause, cause_ns, partly, also = _cause(run, times, long, every, mean_ns - middle, profiled)
     return Stalls(
         mean_ns, middle, len(long), len(times.row), every, cause, cause_ns, grouped, partly,
-        _length_ns(times, long), _total_ns(times, long), also,
+        _length_ns(times, long), _total_ns(times, long), also, False,
+        *_unlike(run, times, long, cause, told=bool(partly or also)),
     )  # fmt: skip
 
 
@@ -152,10 +171,37 @@ def _on_host(run: Run, times: stepping.Averaged, mean_ns: float) -> Stalls | Non
     cause, cause_ns, partly, also = _cause(run, calls, long, None, added_ns, None)
     every, without_ns = _period(steps, long), mean_ns - cause_ns
     found = Stalls(
-        mean_ns, without_ns, len(long), len(row), every, cause, cause_ns, grouped=False, partly=partly,
-        length_ns=_length_ns(calls, long), total_ns=_total_ns(calls, long), also=also, on_host=True,
+        mean_ns, without_ns, len(long), len(row), every, cause, cause_ns, False, partly,
+        _length_ns(calls, long), _total_ns(calls, long), also, True,
+        *_unlike(run, calls, long, cause, told=bool(partly or also)),
     )  # fmt: skip
     return found if found.notable else None
+
+
+def _unlike(
+    run: Run, times: stepping.Averaged, long: Int64, cause: str | None, *, told: bool
+) -> tuple[float, float, str, bool]:
+    """Return `Stalls.shortest_ns` to `Stalls.longest_differs`. `told`: times of causes say already how unlike
+    the stalls are."""
+    rows = np.isin(times.row, long)
+    ns, steps = times.time_ns[rows], times.steps[rows]
+    mean_ns = float((ns * steps).sum()) / max(1, int(steps.sum()))
+    if told or len(long) < 2 or mean_ns / _UNLIKE < np.sort(ns)[(len(ns) - 1) // 2] < mean_ns * _UNLIKE:
+        return 0.0, 0.0, "", False
+    at = int(np.argmax(ns))
+    if run.steps is None or ns[at] * steps[at] < _LONGEST * float((ns * steps).sum()):
+        return float(ns.min()), float(ns.max()), "", False
+    said = f"; the longest takes {format_ns(float(ns[at]))}, at step {int(run.steps.step[long[at]])}"
+    loader, hooks, compilers = (_in_stalls(run, part, times, long[[at]]) for part in _HOLDS_UP)
+    named = [
+        *((LOADER, own) for _, _, own in loader),
+        *((f"runs {name}", own) for name, _, own in hooks),
+        *((f"compiles ({name})", own) for name, _, own in compilers),
+    ]
+    does, own = max(named, key=lambda each: each[1], default=("", 0.0))
+    if does == cause or own < _MOSTLY * float(ns[at] * steps[at]):
+        return float(ns.min()), float(ns.max()), said, False
+    return float(ns.min()), float(ns.max()), f"{said}: it {does}", True
 
 
 def _period(steps: StepTable, long: Int64) -> int | None:

@@ -16,7 +16,7 @@ from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind, Speedup,
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 from mpprof.model.run import Run
-from mpprof.model.run_time import PartName
+from mpprof.model.run_time import THE_RUN, PartName
 
 LOW_SPEEDUP = 2.0
 """A speedup by precision alone below it wants an explanation: 16 bits are known for more."""
@@ -81,11 +81,11 @@ def _outside_the_steps(view: View, found: Finding | None) -> str:
     times = known(view.signals.run_time)
     parts = [part for part in times.parts if part.name in _OUTSIDE] if times is not None else []
     most = max(parts, key=lambda part: part.ns, default=None)
-    if most is None or most.ratio < _OUTSIDE[most.name][1]:
+    if times is None or most is None or (share := times.share(most.ns)) < _OUTSIDE[most.name][1]:
         return ""
     if most.name == "compile" and found is not None and found.code == mp902_recompiles.CODE:
         return ""
-    took = f"{_OUTSIDE[most.name][0]} took {format_ns(most.ns)}, {format_ratio(most.ratio)} of the run"
+    took = f"{_OUTSIDE[most.name][0]} took {format_ns(most.ns)}, {format_ratio(share)} of {THE_RUN}"
     return took if most.name == "compile" else f"{took}, which is in no step's time"
 
 
@@ -94,7 +94,7 @@ _OUTSIDE: dict[PartName, tuple[str, float]] = {
     "between_epochs": ("what Keras and the data do between epochs", 0.2),
     "compile": ("compiling", 0.5),
 }
-"""What the part is called, and its share of the run from which it is said. Each short run mostly compiles."""
+"""What the part is called, and its `RunTime.share` from which it is said. Each short run mostly compiles."""
 
 
 def _no_speedup(view: View) -> Iterator[str]:

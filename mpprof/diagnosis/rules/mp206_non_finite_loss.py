@@ -35,7 +35,7 @@ from mpprof.model.limits import MOST_WEIGHTS_NAMED
 from mpprof.model.quantities import format_count
 from mpprof.model.steps import StepTable
 
-CODE, SLUG, TITLE = "MP206", "non-finite-loss", "The loss is not finite"
+CODE, SLUG, TITLE = "MP206", "non-finite-loss", "The loss or weights are not finite"
 ABOUT = "a loss that is not finite"
 OF_TRAINING = True
 LEADS = LEARNING
@@ -52,13 +52,18 @@ def judge(signals: Signals) -> Outcome:
     rows = np.flatnonzero(table.loss_known) if table is not None else np.array([], np.int64)
     if table is None or not len(rows):
         if spoiled:
-            return _weights(spoiled)
+            return _weights(spoiled, "; the loss was not recorded")
         need(signals.table)
         need(Absent("the loss was not recorded", signals.advice("record run")))
     assert table is not None
     bad = rows[~np.isfinite(table.loss[rows])]
     if not len(bad):
-        return _weights(spoiled) if spoiled else Clear("the recorded loss is finite")
+        last = int(rows[-1])
+        to_the_end = last == len(table) - 1
+        loss = (
+            ", though the loss is" if to_the_end else f"; the loss was last read at step {table.step[last]}"
+        )
+        return _weights(spoiled, loss) if spoiled else Clear("the recorded loss is finite")
     first, whence = int(table.step[bad[0]]), _whence(table, rows, bad[0])
     many = int(table.covers[bad].sum())  # a loss is of all steps of a call
     stays = bool((~np.isfinite(table.loss[rows[rows >= bad[0]]])).all())
@@ -125,11 +130,11 @@ def _running_mean(signals: Signals, table: StepTable, rows: Int64) -> bool:
     return not (recovers & (np.diff(epoch) == 0)).any()
 
 
-def _weights(spoiled: tuple[str, ...]) -> Found:
-    """Return the finding that weights are not finite although the loss is. The loss does not show it: a ReLU,
-    for example, turns NaN into 0."""
+def _weights(spoiled: tuple[str, ...], loss: str) -> Found:
+    """Return the finding that weights are not finite, and in words what is known of the `loss`. It need not
+    show it: a ReLU, for example, turns NaN into 0."""
     return Found(
-        summary=f"weights are not finite at the end ({_names(spoiled)}), though the loss is",
+        summary=f"weights are not finite at the end ({_names(spoiled)}){loss}",
         evidence=(_count(spoiled),),
         cases=("weights",),
         severity="error",

@@ -13,8 +13,8 @@ How we know
     over `recorder.batches(data)`. In the trace it is the device's idle time between step markers.
 
     What callbacks do outside the steps, as an epoch begins or ends and in a validation, is in no step's time:
-    it counts as its share of the run, with the same limits. Not counted is what they do once, as the first
-    `fit` begins. mpprof's own hooks count separately.
+    it counts as its share of the run without mpprof, with the same limits. Not counted is what they do once,
+    as the first `fit` begins. mpprof's own hooks count separately.
 
 What it costs
     That time, in the mean step, or of the run.

@@ -7,7 +7,7 @@ What it means
 How we know
     In the records: how long JAX or torch compiled within steps after the first, or how often TensorFlow
     traced the step anew. How long each `fit` after the first compiled as it began is in no step's time and
-    counts as its share of the run. In the trace: idle time while the host traced or compiled
+    counts as its share of the run without mpprof. In the trace: idle time while the host traced or compiled
     (`idle_compile`), after warm-up; or long steps in the profiler window that the host mostly spent tracing
     or compiling. Single long steps in the step log are not evidence by themselves: a machine that pauses, a
     checkpoint or a slow input make them, too. They are named; a trace of one of them would show the cause.

@@ -60,11 +60,13 @@ def judge(signals: Signals) -> Outcome:
             values={"enough": ENOUGH_STEPS},
             severity="warning",
         )
+    few = (
+        f"only {steady} steady {'step was' if steady == 1 else 'steps were'}"
+        if steady
+        else "no steady step was"
+    )
     return Found(
-        summary=(
-            f"only {steady} steady {'step was' if steady == 1 else 'steps were'} recorded: "
-            "step times are uncertain"
-        ),
+        summary=f"{few} recorded: step times are uncertain",
         evidence=(evidence.count("steady steps", steady, ENOUGH_STEPS),),
         values={"enough": ENOUGH_STEPS, "twice": 2 * ENOUGH_STEPS},
         severity="warning" if steady < FEW_STEPS else "info",

@@ -1,4 +1,5 @@
-"""Costs of a run that no step time holds: of work that comes with each epoch or `fit`, as a share of the run.
+"""Costs of a run that no step time holds: of work that comes with each epoch or `fit`, as a share of the run
+without mpprof.
 
 A rule that knows a cause within steps judges the same cause outside them, too, and its outcome is one.
 """
@@ -13,6 +14,7 @@ from mpprof.diagnosis.outcomes import Found, Missing, Outcome, Scale, known
 from mpprof.diagnosis.signals import Signals
 from mpprof.model.finding import SEVERITY_RANK, Severity
 from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.model.run_time import THE_RUN
 
 MOSTLY_RATIO, NEARLY_ALL_RATIO = 0.5, 0.9
 """A name with half of the time is named first, and alone where it has nearly all."""
@@ -27,21 +29,21 @@ def costly(
     most of it is said; `case`: of the remedies."""
     times = known(signals.run_time)
     ns = float(sum(spent.values()))
-    if times is None or (severity := scale.severity(ns / times.wall_ns)) is None:
+    if times is None or (severity := scale.severity(times.share(ns))) is None:
         return None
-    ratio = ns / times.wall_ns
+    ratio = times.share(ns)
     name, most_ns = next(iter(spent.items()))
     who = what
     if named and most_ns >= NEARLY_ALL_RATIO * ns:
         who = f"`{name}` takes"
     elif named and most_ns >= MOSTLY_RATIO * ns:
         who = f"callbacks, most of all `{name}`, take"
-    said = f"{who} {format_ns(ns)} outside the steps, {format_ratio(ratio)} of the run"
+    said = f"{who} {format_ns(ns)} outside the steps, {format_ratio(ratio)} of {THE_RUN}"
     return Found(
         summary=said,
         said=said,
         evidence=(
-            evidence.ratio("of the run, outside its steps", ratio, scale.crossed(ratio)),
+            evidence.ratio(f"of {THE_RUN}, outside its steps", ratio, scale.crossed(ratio)),
             *(
                 evidence.ns(f"{each} outside the steps", own)
                 for each, own in list(spent.items())[:MOST_NAMED]

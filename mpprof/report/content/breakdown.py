@@ -86,7 +86,9 @@ def spread(time: Time) -> str:
     found = time.spread
     if found is None:
         return ""
-    ends = f" of {words.duration(found.shortest_ns)} to {words.duration(found.longest_ns)}"
+    ends = f"{words.duration(found.shortest_ns)} to {words.duration(found.longest_ns)}"
+    within = found.shortest_ns <= time_whole(time) <= found.longest_ns
+    ends = f" of {ends}" if within else f", without what lies between them {ends}"
     return ends if time.window_steps == 2 else f"{ends}, median {words.duration(found.median_ns)}"
 
 

@@ -9,6 +9,7 @@ from mpprof.model.answer import Answer
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import first_of, format_after
 from mpprof.model.report import Cause, Report, ReportedRun
+from mpprof.model.run_time import THE_RUN
 from mpprof.model.shell import quoted
 from mpprof.model.trace import NamedRanges
 from mpprof.report import words
@@ -55,8 +56,8 @@ def cost(finding: Finding, report: Report) -> str:
     elif (ns := finding.cost_ns_in_window) is not None and report.window is not None:
         parts.append(f"{words.duration(ns)} in the window ({words.percent(ns / report.window.span_ns)})")
     if (ns := finding.cost_ns_of_run) is not None and (spent := report.run_time) is not None:
-        share = words.percent(ns / spent.wall_ns)
-        parts.append(f"{words.duration(ns)} outside the steps ({share} of the run)")
+        share = words.percent(spent.share(ns))
+        parts.append(f"{words.duration(ns)} outside the steps ({share} of {THE_RUN})")
     lost = finding.lost_ratio
     if lost is not None and lost >= SMALL_RATIO:
         parts.append(f"{words.percent(lost)} of the loss")

@@ -129,6 +129,33 @@ def test_what_few_of_many_stalls_run_is_said_with_its_time_and_not_of_each() -> 
     assert "144 of 495 steps are stalls of about 60.0 ms" in said
 
 
+def test_unlike_stalls_are_said_with_their_sum_and_the_longest_with_what_it_does() -> None:
+    values = np.array([900.0, *noisy(399)])
+    values[[5, 60, 61, 130, 140, 201, 330]] = 25
+    values[231] = 2000
+    run = run_of(values.tolist())
+    length = "8 of 399 steps are stalls of 25.0 ms to 2.00 s, 2.17 s in all"
+    longest = "the longest takes 2.00 s, at step 232"
+    within = "stalls within the training function (input or compiling)"
+    assert str(found(run)).endswith(f"{length}; each {within}; {longest}")
+    values[[20, 31, 77, 150, 260]] = 500
+    some = with_spent(run_of(values.tolist()), SLOW, (232, 232, 1, 1990.0))
+    within = "stalls within the training function (input or compiling)"
+    told = str(found(some))
+    assert (
+        f"13 of 399 steps are stalls of 25.0 ms to 2.00 s, 4.67 s in all; each of the others {within}" in told
+    )
+    assert told.endswith(f"{longest}: it runs Slow")
+
+
+def test_of_two_stalls_the_mean_describes_neither() -> None:
+    values = np.array([900.0, *noisy(199)])
+    values[[60, 130]] = 40, 2000
+    assert "2 of 199 steps are stalls of 40.0 ms to 2.00 s, 2.04 s in all; " in str(
+        found(run_of(values.tolist()))
+    )
+
+
 def test_what_each_stall_runs_is_said_of_each() -> None:
     values = np.array([900.0, *noisy(299)])
     slept = [20, 31, 77, 130, 131, 250]
