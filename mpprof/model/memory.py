@@ -185,6 +185,7 @@ class OutOfMemory:
         int | None, LATER, "The least that the driver refused: less was free in one piece."
     ] = None
     words: Annotated[str | None, LATER, "The error's words, where it states no size."] = None
+    card_bytes: Annotated[int | None, LATER, "The card's memory, by the records."] = None
     advice: Annotated[tuple[Advice, ...], "What to try, the likeliest first."] = ()
 
     @property

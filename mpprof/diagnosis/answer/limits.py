@@ -49,7 +49,7 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
     if leads in ("invalid", "time", "nothing") and (outside := _outside_the_steps(view, found)):
         yield outside
     if leads == "error" and view.report.steps is not None:
-        yield "what was recorded until then is shown below"
+        yield "the training did not finish; what was recorded until then is shown below"
     yield from _changes(view, found)
     if found is not None and found.proof:
         yield filled(view, found, found.proof)
@@ -63,7 +63,8 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
         yield from _unsure(view, leads)
         yield from _alone(view)
         yield from _without_baseline(view, leads)
-        if leads == "nothing" and view.best is not None and not view.on_cpu:
+        off = view.kind == "float32" and bool(view.report.how_to_switch)  # the sentence is about that
+        if leads == "nothing" and view.best is not None and not view.on_cpu and not off:
             yield clause(view, view.best)
         yield from _memory(view)
 
