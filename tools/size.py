@@ -28,7 +28,7 @@ STATEMENTS = {
     "mpprof/forecasts": 2_460,
     "mpprof/launch": 950,
     "mpprof/model": 2_860,
-    "mpprof/numbers": 1_670,
+    "mpprof/numbers": 1_790,
     "mpprof/record": 6_170,
     "mpprof/report": 4_050,
     "mpprof/runs": 450,

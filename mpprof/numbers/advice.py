@@ -45,7 +45,10 @@ def advice(
     match found.kind:
         case "batch":
             text, code = "Clean the batch: it holds values that are not finite.", "MP206"
-            snippet = "assert numpy.isfinite(x).all()"
+            snippet = f"assert numpy.isfinite({found.source or 'x'}).all()"
+        case "weights" if found.finite_in_float32 is False:
+            text, code = f"Restore a checkpoint from before the weights of {name} were not finite.", "MP206"
+            snippet = "model.load_weights(path)"
         case "weights":
             text, code = f"Bring the weights of {name} back into range, or compute it in float32.", "MP206"
             snippet = f"{in_float32}\noptimizer = keras.optimizers.Adam(clipnorm=1.0)"
@@ -60,7 +63,7 @@ def advice(
             snippet = "keras.layers.Rescaling(1 / 255)  # or keras.layers.Normalization()"
         case "epsilon" | "division" | "every scale" | "underflow" if logits is not None:
             return logits
-        case "constant" if found.finite_in_float32 is not False:
+        case "constant" if found.finite_in_float32 is not False and name not in beyond:
             text, code = f"Use a number that float16 holds in {found.source or name}.", "MP206"
             snippet = "scores + (1 - mask) * -3e4  # of a mask, in place of -1e9"
         case "epsilon":
@@ -84,13 +87,13 @@ def advice(
             text = f"What {found.source} computes before {name} needs bfloat16 or float32, and {name}, too."
             code = "MP206"
             snippet = f'x = keras.ops.cast(x, "float32")  # in {found.source}, before {name}\n{in_float32}'
-        case "sum" | "product" | "variance" | "exp" | "not known" if (
+        case "sum" | "product" | "variance" | "exp" | "constant" | "not known" if (
             layer is not None and len(beyond) > 1 and name in beyond
         ):
             text = f"{', '.join(beyond[:-1])} and {beyond[-1]} need bfloat16 or float32."
             code = "MP206"
             snippet = _map(beyond, layer.dtype_policy.name.removeprefix("map_"), wrapped)
-        case "sum" | "product" | "variance" | "exp" | "not known" if found.tensor == "output":
+        case "sum" | "product" | "variance" | "exp" | "constant" | "not known" if found.tensor == "output":
             text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
         case "loss scale" if scale is not None and scale.high is not None and scale.high >= 1:
             text = (
@@ -115,6 +118,8 @@ def advice(
         case "loss scale" | "every scale" | "not known":
             text, code = f"No loss scale helps: {name} and what follows need bfloat16 or float32.", "MP201"
             snippet = in_float32
+        case "underflow" if found.tensor == "output":
+            text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
         case "underflow" if found.source is not None:
             source = found.source
             text = f"No loss scale helps: {source} rounds to 0 and needs bfloat16 or float32."

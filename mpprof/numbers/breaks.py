@@ -12,7 +12,7 @@ from mpprof.numbers.arrays import is_finite, largest
 from mpprof.numbers.flow import Flow
 from mpprof.numbers.job import Entry, Job, key
 from mpprof.numbers.result import Break, ScaleBand
-from mpprof.numbers.tallies import LARGEST16
+from mpprof.numbers.tallies import LARGEST16, counted_as
 from mpprof.numbers.taps import Place
 from mpprof.numbers.text import power
 
@@ -51,13 +51,15 @@ class Passes:
 
 
 def forward(job: Job, passes: Passes) -> Break | None:
-    """Return the first output that is not finite; None where all are."""
+    """Return the first output that is not finite; else the first that is 0 where its type would hold what
+    it is in float32; None where there is none."""
     entries = passes.entries
-    found = next((each for each in entries if each.tensor == "output" and each.tally.nonfinite), None)
+    outputs = [each for each in entries if each.tensor == "output"]
+    found = next((each for each in outputs if each.tally.nonfinite), None)
     if found is None:
-        return None
+        return _lost_in_a_layer(outputs, passes)
     why = _not_finite_before(job, found.place)
-    source = None
+    source = None if why is None or why[0] != "batch" else _part(job)
     if why is None:
         computed = passes.operations(found.place)
         source = computed.within
@@ -72,6 +74,21 @@ def forward(job: Job, passes: Passes) -> Break | None:
         if other is not None and other.tally.max_abs and not other.tally.nonfinite:
             why = why[0], f"{why[1]}; in float32 its largest is {causes.figure(other.tally.max_abs)}"
     return _broken(found, why, passes, source)
+
+
+def _lost_in_a_layer(outputs: Sequence[Entry], passes: Passes) -> Break | None:
+    for each in outputs:
+        lost = lost_within(each, passes.float32)
+        if lost > band.MOST_LOST and not _is_given_lost(each, outputs, passes):
+            why = causes.cause(passes.operations(each.place).operations)
+            reason = f"{format_ratio(lost)} of it is 0 and is not in float32"
+            return _underflow(each, reason if why is None else f"{reason}: within it {why[1]}", finite=True)
+    return None
+
+
+def _is_given_lost(entry: Entry, outputs: Sequence[Entry], passes: Passes) -> bool:
+    given = passes.flow().given(entry.place)
+    return _first_lost([each for each in outputs if each.place in given], passes.float32) is not None
 
 
 def backward(passes: Passes, broken: Break | None, scale: ScaleBand | None, now: float) -> Break | None:
@@ -113,8 +130,8 @@ def _lost(entry: Entry, float32: InFloat32) -> str:
     return format_ratio(flushed(entry, float32) or 0.0)
 
 
-def _underflow(entry: Entry, reason: str, source: str | None = None) -> Break:
-    return Break(entry.place.layer, entry.tensor, reason, UNDERFLOW, source=source)
+def _underflow(entry: Entry, reason: str, source: str | None = None, finite: bool | None = None) -> Break:
+    return Break(entry.place.layer, entry.tensor, reason, UNDERFLOW, finite, source)
 
 
 def _broken(entry: Entry, why: Why, passes: Passes, source: str | None = None) -> Break:
@@ -142,6 +159,16 @@ def flushed(entry: Entry, float32: InFloat32) -> float | None:
     if entry.tally.nonfinite or other.tally.nonfinite:
         return None
     return max(entry.tally.zero - other.tally.zero, 0) / entry.tally.elements
+
+
+def lost_within(entry: Entry, float32: InFloat32) -> float:
+    """Return the share of an output that is 0 though its type would hold what it is in float32; 0 where that
+    is not known."""
+    other = float32.get(key(entry))
+    if other is None or flushed(entry, float32) is None:
+        return 0.0
+    too_small = other.tally.would_be(counted_as(entry.tally.dtype)).flushed_ratio * other.tally.elements
+    return max(entry.tally.zero - other.tally.zero - too_small, 0.0) / entry.tally.elements
 
 
 def _in_order(entries: Sequence[Entry]) -> list[Entry]:
@@ -196,6 +223,12 @@ def _not_finite_before(job: Job, place: Place) -> Why | None:
             if not is_finite(job, variable.value):
                 return "weights", f"its weight {variable.name} is not finite"
     return None
+
+
+def _part(job: Job) -> str:
+    """Return the part of the batch that is not finite."""
+    parts = {"x": job.x, "y": job.y, "sample_weight": job.sample_weight}
+    return next((name for name, part in parts.items() if not is_finite(job, part)), "x")
 
 
 def _beyond_float16(job: Job, entry: Entry, first: bool) -> Why | None:

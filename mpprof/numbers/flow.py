@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from mpprof.model.frozen import frozen
@@ -53,6 +53,15 @@ class Flow:
     def outer(self, layer: str) -> str | None:
         """Return the layer, or the model, whose call the call of a layer is part of."""
         return next((call.outer for call in self.calls if call.place.layer == layer), None)
+
+    def given(self, place: Place) -> Collection[Place]:
+        """Return what the call is handed that gives an output; of the loss, the outputs of the model."""
+        call = self.call_of(place)
+        return self.ends if place == LOSS else () if call is None else call.given
+
+    def call_of(self, place: Place) -> Call | None:
+        """Return the call that gives an output; None for the loss, and where it is not known."""
+        return next((call for call in self.calls if call.place[:2] == place[:2]), None)
 
 
 def flow(job: Job) -> Flow:

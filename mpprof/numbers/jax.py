@@ -144,6 +144,11 @@ def kept(model: Any) -> AbstractContextManager[None]:
     return nullcontext()
 
 
+def put_back() -> Callable[[], None]:
+    """Return what gives the backend's own generators their state: it has none that a model may use."""
+    return lambda: None
+
+
 def bits_of(tensor: Any, name: str) -> Any:
     """Return a tensor's bits as integers of that type."""
     import jax

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mpprof.errors import UnableError
+from mpprof.numbers.chance import Draws
 from mpprof.numbers.result import Tensor
 from mpprof.numbers.tallies import Tally
 from mpprof.numbers.taps import Place, Taps
@@ -52,6 +53,7 @@ class Job:
     keras: Any
     model: Any
     taps: Taps
+    draws: Draws
     x: Any
     y: Any
     sample_weight: Any
@@ -66,6 +68,7 @@ class Job:
     def forward(self, x: Any) -> Any:
         """Return the model's outputs as its training step computes them."""
         self.taps.begin()
+        self.draws.begin()
         model = self.model
         return model(x, training=True) if model._call_has_training_arg else model(x)
 

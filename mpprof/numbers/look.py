@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from mpprof.numbers import band, breaks, causes, given, guard, updates
+from mpprof.numbers import band, breaks, causes, chance, given, guard, updates
 from mpprof.numbers.advice import advice
 from mpprof.numbers.arrays import is_finite
 from mpprof.numbers.flow import Flow, flow
@@ -67,10 +67,11 @@ def look_at(
     alike = [number for number, each in enumerate(shapes) if each == shapes[0]]
     why_not = given.why_no_loss(model, batches[0][1], loss)
     x, y, sample_weight = made[0]
-    job = Job(keras, model, taps, x, y, sample_weight, loss, why_not, backend.values(model))
+    draws = chance.Draws(keras, backend.put_back())
+    job = Job(keras, model, taps, draws, x, y, sample_weight, loss, why_not, backend.values(model))
     compiled = [each for each in (getattr(model, "_compile_loss", None),) if each is not None]
     state = keras.src.backend.common.global_state.GLOBAL_STATE_TRACKER
-    with guard.kept([*taps.operations.values(), *compiled], state), backend.kept(model):
+    with guard.kept([*taps.operations.values(), *compiled], state), backend.kept(model), draws.noted():
         taps.install()
         look = _Look(job, backend, loss_scale, [made[number] for number in alike])
         return look.result(), alike[look.tried]
@@ -128,10 +129,14 @@ class _Look:
             return {}
         try:
             with in_float32(self._job):
-                return {key(entry): entry for entry in self._backend.step(self._job).run(1.0)}
+                found = {key(entry): entry for entry in self._backend.step(self._job).run(1.0)}
         except Exception as error:  # noqa: BLE001 - a layer of the user's own may raise anything
             self._absent["flushed_ratio"] = f"it does not run in float32 ({_first_line(error)})"
             return {}
+        if not self._job.draws.alike:
+            self._absent["flushed_ratio"] = "in float32 it draws other numbers at random"
+            return {}
+        return found
 
     def _is_wide(self) -> bool:
         """Return whether nothing that was seen has 16 bits."""
@@ -284,8 +289,32 @@ class _Look:
             ops = self._operations(place).operations
         return any(each.dtype in HALF for op in ops for each in (*op.inputs, *op.outputs))
 
+    def _safe(self, entry: Entry, other: Entry | None) -> bool | None:
+        """Return whether an output, as it is in float32, where that is known, fits float16, and is not broken
+        by its own layer; None for gradients, which a loss scale moves."""
+        if entry.tensor != "output":
+            return None
+        shares = (other or entry).tally.would_be("float16")
+        if shares.nonfinite_ratio or shares.flushed_ratio > band.MOST_LOST:
+            return False
+        if not self._is_wrong(entry):
+            return True
+        if other is None:
+            return False
+        call = self._flow().call_of(entry.place)
+        before = self._flow().given(entry.place)
+        given = [each for each in self._entries if each.tensor == "output" and each.place in before]
+        lost = any((breaks.flushed(each, self._float32) or 0) > band.MOST_LOST for each in given)
+        finite = call is None or call.given_finite
+        return not finite or lost or any(self._is_wrong(each) for each in given)
+
+    def _is_wrong(self, entry: Entry) -> bool:
+        """Return whether an output is not finite, or 0 where float16 would hold what it is in float32."""
+        return bool(entry.tally.nonfinite) or breaks.lost_within(entry, self._float32) > band.MOST_LOST
+
     def _row(self, entry: Entry) -> Row:
         tally, other = entry.tally, self._float32.get(key(entry))
+        wide = tally if other is None or entry.tensor != "output" else other.tally
         return Row(
             entry.place.layer,
             entry.tensor,
@@ -297,8 +326,8 @@ class _Look:
             tally.exponents,
             tally.elements,
             tally.zero / tally.elements,
-            {name: tally.would_be(name) for name in HALF},
-            _safe(entry, other),
+            {name: wide.would_be(name) for name in HALF},
+            self._safe(entry, other),
             None if other is None else other.tally.max_abs,
             entry.place.call or None,
             entry.weight,
@@ -308,17 +337,6 @@ class _Look:
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
-
-
-def _safe(entry: Entry, other: Entry | None) -> bool | None:
-    """Return whether an output fits float16: as it is in float32, where that is known; None for gradients,
-    which a loss scale moves."""
-    if entry.tensor != "output":
-        return None
-    if entry.tally.nonfinite:
-        return False
-    shares = (other or entry).tally.would_be("float16")
-    return shares.nonfinite_ratio == 0 and shares.flushed_ratio <= band.MOST_LOST
 
 
 def _finite(entries: list[Entry]) -> bool:
@@ -332,6 +350,7 @@ def in_float32(job: Job) -> Iterator[None]:
     operations = [vars(each) for each in job.taps.operations.values() if hasattr(each, "compute_dtype")
                   and each.compute_dtype in HALF]  # fmt: skip
     before = [attributes["_dtype_policy"] for attributes in operations]
+    job.draws.wide = True
     try:
         for attributes in operations:
             attributes["_dtype_policy"] = policy
@@ -339,3 +358,4 @@ def in_float32(job: Job) -> Iterator[None]:
     finally:
         for attributes, own in zip(operations, before, strict=True):
             attributes["_dtype_policy"] = own
+        job.draws.wide = False

@@ -54,7 +54,8 @@ class Break:
     "forward" (the forward pass broke before). "not known": of either. `finite_in_float32`: whether all of it
     is where every layer computes in float32; False: 16 bits are not the cause. None: that is not known.
     `source`: the layer, or the model, that it comes from, where that is another: between whose layers what
-    this one is given stopped being finite, or whose output rounds to 0, so that no loss scale helps."""
+    this one is given stopped being finite, whose backward pass does not give what is finite, or whose output
+    rounds to 0, so that no loss scale helps; of a batch, the part that is not finite."""
 
     layer: str
     tensor: Tensor

@@ -123,6 +123,11 @@ def values(model: Any) -> list[tuple[Any, Any]]:
     return [(each, each.value) for each in model.trainable_variables]
 
 
+def put_back() -> Callable[[], None]:
+    """Return what gives the backend's own generators their state: it has none that a model may use."""
+    return lambda: None
+
+
 def bits_of(tensor: Any, name: str) -> Any:
     """Return a tensor's bits as integers of that type."""
     import tensorflow as tf

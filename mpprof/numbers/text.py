@@ -22,7 +22,8 @@ NOT_REPRODUCED = {
 def is_broken(document: dict[str, Any]) -> bool:
     """Return whether something is not finite."""
     forward, backward = document["first_forward"], document["first_backward"]
-    return forward is not None or (backward is not None and backward.get("kind") != "underflow")
+    found = (each for each in (forward, backward) if each is not None)
+    return any(each.get("kind") != "underflow" for each in found)
 
 
 def headline(document: dict[str, Any]) -> str:

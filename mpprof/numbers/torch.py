@@ -25,7 +25,6 @@ class TorchStep:
         import torch
 
         self._torch, self._job = torch, job
-        self._random = _random(torch)
         self.gradients: list[Any] = []
         compiles = bool(getattr(job.model, "jit_compile", False)) and not job.model.run_eagerly
         self.note = (
@@ -36,7 +35,6 @@ class TorchStep:
 
     def run(self, scale: float) -> list[Entry]:
         torch, job = self._torch, self._job
-        _set_random(torch, self._random)  # the same dropout at every scale
         entries: list[Entry] = []
         outputs: list[tuple[Place, Any]] = []
 
@@ -119,6 +117,14 @@ def _set_random(torch: Any, states: tuple[Any, list[Any]]) -> None:
 def values(model: Any) -> list[tuple[Any, Any]]:
     """Return the trained variables with their values, which Keras' regularizers ask the scope for."""
     return [(each, each.value) for each in model.trainable_variables]
+
+
+def put_back() -> Callable[[], None]:
+    """Return what gives PyTorch's generators the state that they have now."""
+    import torch
+
+    states = _random(torch)
+    return lambda: _set_random(torch, states)
 
 
 def bits_of(tensor: Any, name: str) -> Any:

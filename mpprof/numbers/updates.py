@@ -49,5 +49,7 @@ def lost(job: Job, gradients: Sequence[Any], scale: float) -> Lost:
 
 
 def _lost(ops: Any, old: Any, new: Any, dtype: str) -> float:
-    stays = ops.equal(ops.cast(old, dtype), ops.cast(new, dtype))
+    held = ops.cast(old, dtype)  # what the weight is in that type
+    changed = ops.add(ops.cast(held, "float32"), ops.convert_to_tensor(new - old))
+    stays = ops.equal(held, ops.cast(changed, dtype))
     return float(np.mean((old != new) & ops.convert_to_numpy(stays)))

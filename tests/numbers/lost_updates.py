@@ -51,11 +51,12 @@ def wrong() -> list[str]:
         for _ in range(before):
             model.train_on_batch(x, y)
         weights = keras.ops.convert_to_numpy(keras.ops.cast(head.kernel, "float32")).astype(np.float64)
-        after = weights - update(np.tile(x.T.astype(np.float64), (1, 16)))
+        change = update(np.tile(x.T.astype(np.float64), (1, 16)))
         row = next(row for row in mpprof.numerics(model, x, y).layers if row.weight)
         for other in HALF:
             kind = TYPES[other]
-            truth = float(np.mean(weights.astype(kind) == after.astype(kind)))
+            held = weights.astype(kind)
+            truth = float(np.mean(held == (held.astype(np.float64) - change).astype(kind)))
             found = (row.update_lost or {}).get(other)
             if found is None or abs(found - truth) > 2 / weights.size:
                 said.append(f"{name}, {other}: {found} for {truth}")

@@ -184,6 +184,27 @@ def plant_variance_by_a_sum_of_squares(broken: bool) -> Case:
     )
 
 
+@plant("norm", "output", "underflow")
+def plant_underflow_by_a_variance_that_a_root_hides(broken: bool) -> Case:
+    """The square of 300 is infinite in float16, and the reciprocal of its root 0; in float64 the norm gives 1."""
+
+    def norm(x: Any) -> Any:
+        return x * ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + 1e-3)
+
+    return forward(
+        [Made(norm, "norm"), dense(2, 1 / WIDTH, "after")],
+        filled(300.0 if broken else 30.0),
+        truth={} if broken else {("norm", "output"): 1.0, ("after", "output"): 1.0},
+    )
+
+
+@plant("head", "gradient", "loss scale")
+def plant_loss_scale_behind_a_dropout(broken: bool) -> Case:
+    """Another mask in the pass in float32 would make a gradient 0 here and not there."""
+    stack = [layers.Dropout(0.9, name="dropout"), dense(1, 1e-3 / WIDTH, "head")]
+    return case(stack, filled(1.0, 1024), y=100.0 if broken else 0.01)
+
+
 @plant("exponential", "output", "exp")
 def plant_exp_of_a_large_logit(broken: bool) -> Case:
     value = 12.0 if broken else 5.0
@@ -342,12 +363,12 @@ def plant_every_scale_beside_an_overflow_by_the_scale(broken: bool) -> Case:
 
 @plant("first", "gradient", "every scale", "sigmoid")
 def plant_every_scale_by_an_infinity_that_the_output_hides(broken: bool) -> Case:
-    """1 / (1 + exp(12)) is 1 / inf, 0, in float16; its derivative is 0 times infinity."""
+    """1 / (1 + exp(20)) is 1 / inf, 0, in float16, as 2e-9 is; its derivative is 0 times infinity."""
 
     def sigmoid(x: Any) -> Any:
         return 1.0 / (1.0 + ops.exp(x))
 
-    value = 12.0 if broken else 1.0
+    value = 20.0 if broken else 1.0
     truth = {} if broken else {("sigmoid", "output"): float(1 / (1 + np.exp(value)))}
     return case([dense(1, value, "first"), Made(sigmoid, "sigmoid")], filled(1.0, 1), truth=truth)
 
@@ -437,6 +458,7 @@ def complaints(name: str, broken: bool, found: dict[str, Any]) -> list[str]:
             f"twin: {found[key]}" for key in ("first_forward", "first_backward") if found[key] is not None
         ]
         said += [f"twin: {each}" for each in found["advice"]]
+        said += [f"{row['layer']} flushed" for row in found["layers"] if (row["flushed_ratio"] or 0) > 0.01]
     if found["basis"] != ("eager" if keras.backend.backend() == "torch" else "compiled"):
         said.append(found["basis"])
     for layer, tensor, value in found["truth"]:

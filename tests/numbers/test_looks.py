@@ -364,5 +364,25 @@ def test_in_a_float32_model_the_layer_is_named_whose_derivative_is_infinite() ->
     assert "are finite" not in str(found)
 
 
+def test_of_a_batch_the_part_that_is_not_finite_is_named_and_of_weights_a_checkpoint() -> None:
+    made = case([dense(1, 1, "head")], filled(1.0), y=np.nan)
+    (advice,) = numerics(made.model, made.x, made.y).advice
+    assert advice.snippet == "assert numpy.isfinite(y).all()"
+    made = planted.PLANTED["weights_with_an_infinity"].make(True)
+    (advice,) = numerics(made.model, made.x, made.y).advice
+    assert advice.text == "Restore a checkpoint from before the weights of head were not finite."
+
+
+def test_a_weight_of_float16_is_rounded_before_bfloat16_loses_an_update_of_it() -> None:
+    """In bfloat16 1 + 2^-9 is 1, and an update of 2^-9 leaves it so; float16 holds both."""
+    keras.config.set_dtype_policy("float16")
+    head = dense(1, 1 + 2.0**-9, "head")
+    model = keras.Sequential([keras.Input((1,)), head])
+    model.compile(keras.optimizers.SGD(2.0**-9), lambda y, outputs: -ops.sum(outputs))
+    found = numerics(model, np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32))
+    (row,) = [row for row in found.layers if row.tensor == "weight_gradient"]
+    assert row.update_lost == {"float16": 0.0, "bfloat16": 1.0}
+
+
 def test_what_an_update_loses_is_that_of_the_optimizer_as_it_is() -> None:
     assert lost_updates.wrong() == []

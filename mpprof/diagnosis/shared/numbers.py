@@ -38,9 +38,9 @@ class Named:
 def what_overflows(run: Run) -> Named:
     """Return the first output, else the first gradient, that was not finite in a look."""
     for look in _in_order(run.looks):
-        found = look.forward or look.backward
-        if found is not None and found.kind not in (LOST, FOLLOWS):
-            return _named(found, look)
+        for found in (look.forward, look.backward):
+            if found is not None and found.kind not in (LOST, FOLLOWS):
+                return _named(found, look)
     return Named()
 
 
