@@ -136,6 +136,8 @@ LANE_LABELS: dict[str, str] = {
     "input": "host waits for input", "pipeline": "input pipeline", "launch": "launches",
     "sync": "host waits for the device", "compile": "compiles", "op": "ops", "host": "executor, other",
 }  # fmt: skip
+CPU_LABELS = {"off_matrix_unit": "matrix work"}
+"""Of a CPU, which has no matrix units."""
 KIND_WORDS: dict[str, str] = {
     "unit": LANE_LABELS["matrix_unit"], "off": LANE_LABELS["off_matrix_unit"], "cast": "casts",
     "other": LANE_LABELS["other"], "unknown": LANE_LABELS["unknown"],
@@ -219,6 +221,10 @@ FLOW_WORDS = {
     "cast": "casts", "rest": "optimizer, other", "copy": "copies", "unknown": "unknown", "wait": "waits",
 }  # fmt: skip
 """Of bands."""
+FLOW_LEGEND = {
+    "unit": "matrix work on Tensor Cores", "off": "matrix work off Tensor Cores",
+    "open": "matrix work, where is unknown", "plain": "a whole step", "skip": "skipped updates",
+} | {kind: word for kind, word in FLOW_WORDS.items() if kind != "matmul"}  # fmt: skip
 UNIT_WORDS: dict[str, str] = {
     "tensor_core": "Tensor Cores", "matrix_core": "matrix cores", "cuda_core": "ordinary cores", "cpu": "CPU",
     "not_matmul": "helpers", "unknown": "where is unknown",

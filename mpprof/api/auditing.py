@@ -150,7 +150,12 @@ def _memory(run: Run, report: AuditReport, gpu: str | None) -> tuple[tuple[Audit
         return (), error.what
     return tuple(
         AuditMemory(
-            one.policy, one.peak_bytes, one.largest_batch, one.slots_bytes is None, bool(one.custom_layers)
+            one.policy,
+            one.peak_bytes,
+            one.largest_batch,
+            one.slots_bytes is None,
+            bool(one.custom_layers),
+            one.left_out,
         )
         for one in found.runs
     ), None

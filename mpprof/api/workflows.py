@@ -322,8 +322,12 @@ def _diagnosis(
     """Return what was computed of a run with what the rules say of it, before it is put into sentences."""
     measured = mine.account or mine.window
     run = replace(mine.run, stopped=has_stopped(mine.run, now_unix_ns=time_ns()))
-    # That there is no end of a run that stopped, the answer says.
-    ended = (said for said in _warnings(mine) if not (run.stopped and said.startswith(NO_END)))
+    warnings = _warnings(mine)
+    if run.stopped:  # the answer says that there is no end
+        own, warnings = (
+            tuple(said for said in each if not said.startswith(NO_END)) for each in (run.warnings, warnings)
+        )
+        run = replace(run, warnings=own)
     return Diagnosis(
         run=run,
         steps=mine.steps,
@@ -336,7 +340,7 @@ def _diagnosis(
         unable=judgement.unable,
         clear=judgement.clear,
         not_applicable=judgement.not_applicable,
-        warnings=(*ended, *judgement.warnings),
+        warnings=(*warnings, *judgement.warnings),
         absent=_absent(mine, held, proof),
         device=_main_device(mine),
         computes=mine.computes,

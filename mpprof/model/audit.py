@@ -58,13 +58,14 @@ class AuditMemory:
     """What a training at the audit's batch is estimated to take under one policy, and the most examples that
     fit the card (None: its memory is not known, or the model has custom layers). `without_slots`: the
     optimizer's are not known and left out, so that the peak is too low and the batch too high.
-    `custom_layers`: what they keep is not known and left out, so that the peak is too low."""
+    `custom_layers`: what they keep is not known and left out, and so is `left_out`: the peak is too low."""
 
     policy: str
     peak_bytes: int
     largest_batch: int | None
     without_slots: bool = False
     custom_layers: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 @frozen
@@ -231,14 +232,16 @@ def _policy(report: AuditReport) -> str:
 
 def _memory(report: AuditReport) -> str:
     parts = [
-        f"{'at least ' if one.custom_layers else ''}{quantities.format_bytes(one.peak_bytes)} in {one.policy}"
+        ("at least " if one.custom_layers or one.left_out else "")
+        + f"{quantities.format_bytes(one.peak_bytes)} in {one.policy}"
         + (f" (at most {one.largest_batch:,} examples fit)" if one.largest_batch is not None else "")
         for one in report.memory
     ]
     left_out = "; the optimizer's slots are not known and come on top"
     more = left_out if any(one.without_slots for one in report.memory) else ""
     more += "; custom layers keep more" if any(one.custom_layers for one in report.memory) else ""
-    more += "; what float8 layers keep in 8 bits comes on top" if report.float8 else ""
+    kept = dict.fromkeys(text for one in report.memory for text in one.left_out)
+    more += "".join(f"; not counted is {text}" for text in kept)
     return f"Memory at batch {report.batch_size:,}, estimated: {', '.join(parts)}{more}"
 
 

@@ -185,6 +185,7 @@ class OutOfMemory:
         int | None, LATER, "The least that the driver refused: less was free in one piece."
     ] = None
     words: Annotated[str | None, LATER, "The error's words, where it states no size."] = None
+    card_bytes: Annotated[int | None, LATER, "The card's memory, by the records."] = None
     advice: Annotated[tuple[Advice, ...], "What to try, the likeliest first."] = ()
 
     @property
@@ -403,7 +404,8 @@ class PolicyMemory:
     `slots_bytes` None: the optimizer's are not known, and not in the sums (`at_least`, `at_most`).
     `largest_batch` None: no card was named, its memory is not known, or the model has `custom_layers` and was
     not compiled; 0: not even one example fits. `custom_layers`: of no known kind, which may keep more for the
-    backward pass than their input, which is counted.
+    backward pass than their input, which is counted. `left_out`: what else is not counted, so that the peak
+    is too low and the largest batch too high.
     `xla_temporaries_bytes` and `xla_peak_bytes`: XLA's own assignment (low, high) where the step was
     compiled, which then decides `peak_bytes` and `largest_batch`."""
 
@@ -427,6 +429,7 @@ class PolicyMemory:
     card_bytes: Annotated[int | None, After("card")] = None
     saving_bytes: Annotated[int | None, After("peak_bytes")] = None  # set by the document
     custom_layers: Annotated[tuple[str, ...], LATER] = ()
+    left_out: Annotated[tuple[str, ...], LATER] = ()
 
     @property
     def kept_bytes(self) -> Annotated[int, After("input_bytes")]:
@@ -443,7 +446,7 @@ class PolicyMemory:
         """What is too low for want of the optimizer's slots, or of what custom layers keep; XLA's own peak
         has both."""
         low: tuple[str, ...] = () if self.slots_bytes is not None else ("fixed_bytes",)
-        if self.custom_layers:
+        if self.custom_layers or self.left_out:
             low += ("kept_bytes", "activations_bytes", "bytes_per_example")
         return low if self.xla_peak_bytes or not low else (*low, "peak_bytes")
 

@@ -74,6 +74,7 @@ class LayerFacts:
     input_shape: Any = None
     output_shape: Any = None
     parameters: int | None = None
+    parameter_bytes: int | None = None  # of a layer of whole numbers; None: all are of `variable_dtype`
     supports_jit: bool | None = None
     module: str | None = None  # the package that its class is from: "keras", "tf_keras", or the user's
     dtype_policy: str | None = None  # "mixed_float16", of a quantised layer "int8_from_float32"
@@ -128,7 +129,7 @@ class ModelFacts:
     class_name: str | None = None
     train_step: str | None = None  # "own": overridden; "clips": overridden, and its source clips gradients
     trainable_parameters: int | None = None
-    functions: tuple[FunctionFacts, ...] = ()  # empty: none, or not recorded
+    functions: tuple[FunctionFacts, ...] | None = ()  # None: not recorded, by an older mpprof
 
 
 @frozen

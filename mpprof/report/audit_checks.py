@@ -165,8 +165,11 @@ def _most(report: AuditReport, key: str, bound: float) -> Outcome:
         return Outcome(key, "unable", f"not known: {why}")
     shown = quantities.format_ns if key == "max_least_ns" else quantities.format_bytes
     says = f"{shown(value)}, at most {shown(bound)}"
-    if value <= bound and key != "max_least_ns" and any(each.custom_layers for each in report.memory):
-        return Outcome(key, "unable", f"at least {shown(value)}: what custom layers keep is not known")
+    own = [each for each in report.memory if each.policy == report.policy and key != "max_least_ns"]
+    missing = [text for each in own for text in each.left_out]
+    missing += ["what custom layers keep" for each in own if each.custom_layers]
+    if value <= bound and missing:
+        return Outcome(key, "unable", f"at least {shown(value)}: not known is {missing[0]}")
     return Outcome(key, "failed" if value > bound else "passed", says)
 
 

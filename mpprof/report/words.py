@@ -284,7 +284,7 @@ WHOLE_STEP, THIS_RUN, PROFILED, MEASURED = (
 )
 COMPUTED, ESTIMATED, IN_16_BITS = "computed", "estimated", "in 16 bits"
 PRECISION_ALONE, AFTER_CHANGE, AFTER_CHANGES = "precision alone", "after the change", "after the changes"
-HOST_LIMITS = "as long as the host needs"
+HOST_LIMITS, HOST_LIMITED = "as long as the host needs", "computed, host limits"
 WAITS_STAY = "its waits as in float32"
 APPLIED_UPDATE, SKIPPED, PER_STEP = "an applied update", "skipped updates", "per step"
 SAME_RATIO = 0.05
@@ -317,11 +317,6 @@ def became(before_ns: float, now_ns: float, name: str = "", *, as_times: bool = 
     if as_times and now_ns > 0:
         return f"{head}{before_ns / now_ns:.1f}x as fast"
     return f"{head}{'+' if now_ns > before_ns else '−'}{duration(abs(now_ns - before_ns))}"
-
-
-def unprofiled(ns: float, said: str) -> str:
-    """Return what a speedup beside a profiled step is of: "unprofiled 7.07 ms; 0.46x"."""
-    return f"unprofiled {duration(ns)}; {said}"
 
 
 def then_longest(name: str, ns: float) -> str:

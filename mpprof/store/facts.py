@@ -156,8 +156,15 @@ def _model(record: Json) -> ModelFacts:
         class_name=bounded.name(record, "class"),
         train_step=bounded.name(record, "train_step"),
         trainable_parameters=bounded.whole(record, "trainable_parameters"),
-        functions=_each(record, "functions", _function, limits.MOST_LAYERS),
+        functions=_functions(record),
     )
+
+
+def _functions(record: Json) -> tuple[FunctionFacts, ...] | None:
+    """Return the functions between layers; None where the model may have some that were not recorded: it
+    states its outputs, and is no chain of layers."""
+    may = "functions" not in record and record.get("outputs") and record.get("class") != "Sequential"
+    return None if may else _each(record, "functions", _function, limits.MOST_LAYERS)
 
 
 def _function(record: Json) -> FunctionFacts:
@@ -186,6 +193,7 @@ def _layer(record: Json) -> LayerFacts:
         input_shape=bounded.shape(record.get("input_shape")),
         output_shape=bounded.shape(record.get("output_shape")),
         parameters=bounded.whole(record, "parameters"),
+        parameter_bytes=bounded.whole(record, "parameter_bytes"),
         supports_jit=_bool(record, "supports_jit"),
         module=bounded.name(record, "module"),
         dtype_policy=bounded.name(record, "dtype_policy"),

@@ -239,7 +239,7 @@ def test_the_report_of_a_run_that_ran_out_of_memory_begins_with_that(mpprof: Mpp
     found = json.loads(mpprof("report", run, "--format", "json").out)
     assert not {"MP303", "MP910", "MP911"} & {each["code"] for each in found["findings"]}
     assert found["verdict"].startswith("Training ran out of memory after step ")
-    assert found["verdict"].endswith(": 30.0 GiB asked.")
+    assert found["verdict"].endswith(": 30.0 GiB asked, the card has 15.8 GiB.")
     said = mpprof("report", run).out
     assert "Training ran out of memory after step " in said
     assert "\n1. MP913: " in said

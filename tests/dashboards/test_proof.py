@@ -12,6 +12,7 @@ from mpprof_dashboards import choice as choices
 from mpprof_dashboards import export, theme
 from mpprof_dashboards.components import proof as shown
 from mpprof_dashboards.drawings import proof, sparks
+from mpprof_dashboards.figures.memory import Part
 
 from mpprof.api.source import LogDirectory
 from mpprof.model.frozen import changed
@@ -137,3 +138,15 @@ def test_the_staircase_stacks_what_was_live_and_hatches_what_is_estimated() -> N
     assert "(estimated)" in text
     assert 'fill="url(#mp-proof-hatch)"' in text
     assert proof.staircase((0, 10), ()) == ""
+
+
+def test_the_staircase_shows_the_allocation_that_failed_on_what_was_held_below_the_limit() -> None:
+    part = Part("activations", (200, 400), "#117A71")
+    text = proof.staircase((0, 10), (part,), proof.Failure(asked=3 << 30, held=1 << 30, limit=8 << 30))
+    drawn = {each.get("data-part"): each for each in ET.fromstring(text).iter() if each.get("data-part")}
+    asked, held = drawn["asked"], drawn["held"]
+    assert float(asked.attrib["height"]) == pytest.approx(3 * float(held.attrib["height"]), abs=0.1)
+    assert float(asked.attrib["y"]) + float(asked.attrib["height"]) == pytest.approx(float(held.attrib["y"]))
+    assert "asked 3.00 GiB" in text
+    assert "limit 8.00 GiB" in text
+    assert "mp-proof-limit" not in proof.staircase((0, 10), (part,))

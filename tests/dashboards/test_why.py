@@ -226,7 +226,7 @@ def test_what_comes_to_light_after_the_plan_is_said() -> None:
         {"code": "MP507", "gain_ns": 1.0},
     ]
     about = escape(without_finding.about("MP504"))
-    assert f"Comes to light then: MP504 {about} (3.51 ms) ·" in _notes(document)
+    assert f"Comes to light then: MP504 {about} (3.51 ms)</span>" in _notes(document)
 
 
 def test_what_stays_after_the_plan_is_named_by_what_is_longest_then() -> None:
@@ -352,3 +352,21 @@ def test_a_mean_of_unlike_steps_comes_with_their_spread(tmp_path: Path) -> None:
         why._hero(document, None, None)
     )
     assert "3 steps of 115 ms to 1.08 s, median 1.02 s" in texts(why._time(document))
+
+
+def test_code_that_a_row_above_shows_is_not_said_again() -> None:
+    text = render(remedies(report("recorded-h200-transformer-mixed-float16"), ""))
+    table = text.partition("</table>")[0]
+    assert table.count("the same line as above: this gain comes on top") == 1
+    assert table.count('data-copy="model.compile(') == 1
+
+
+def test_a_run_that_ran_out_of_memory_shows_the_memory_first() -> None:
+    document = deepcopy(report("v100-convnet-float32"))
+    ids = ["flow", "whatif"]
+    order = [each for part in why.content(document) for each in ids if f'id="{each}"' in render(part)]
+    assert order == ids
+    document["answer"]["leads"] = "error"
+    document["run"]["ended"] = {"reason": "out_of_memory", "error": "Out of memory"}
+    order = [each for part in why.content(document) for each in ids if f'id="{each}"' in render(part)]
+    assert order == ids[::-1]

@@ -299,6 +299,21 @@ def test_of_a_loop_that_took_its_batches_by_itself_the_wait_for_them_is_said_to_
     assert (named["steps"][0], named["loop"]) == ("steps", ["loop and the wait for its input"])
 
 
+def test_what_lies_between_synchronous_steps_costs_all_its_time_though_the_trace_tells_only_a_part(
+    tmp_path: Path,
+) -> None:
+    """The rest is idle time of no known cause; work that is queued may hide as much on JAX."""
+    idle = c.account(c.cell("idle_between_steps", 18), c.cell("idle_other", 50), c.healthy(32))
+    for backend, cost in (("loop", 30), ("jax", 18)):
+        given = Play(
+            backend=backend,
+            loop=30 if backend == "loop" else 0,
+            callbacks=() if backend == "loop" else (SLOW,),
+        )
+        got = finding("MP305", case(given, tmp_path / backend, idle))
+        assert got.cost_ns_per_step == pytest.approx(cost * MS, rel=0.02)
+
+
 def test_what_a_loop_does_on_the_host_within_its_steps_is_said_where_the_device_idles(tmp_path: Path) -> None:
     """A step's function that sleeps, where the device runs behind: the records have the sleep in the step."""
     idle = c.account(c.cell("idle_between_steps", 90), c.healthy(10))
@@ -514,6 +529,73 @@ def test_a_step_that_each_fit_traces_anew_is_found_by_the_first_calls(tmp_path: 
     assert (report.answer.leads, report.answer.code) == ("time", "MP902")
     (found,) = (each for each in report.findings if each.code == "MP902")
     assert (found.confidence, found.cost_ns_of_run) == ("medium", 4 * 910 * MS)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            replace(EPOCHS, first_batch=400),
+            r"The first calls of 4 epochs took 1\.60 s above a usual step, 38.0 % of the run without mpprof; "
+            "whether for input is not known.",
+        ),
+        (
+            replace(EPOCHS, epochs=1, fits=5, first_call=900),
+            r"Starting 4 more fits took 3\.6. s, 5... % of the run without mpprof.*",
+        ),
+    ],
+)
+def test_what_tensorflow_does_not_tell_apart_is_said_where_it_takes_much_of_the_run(
+    given: Play, said: str, tmp_path: Path
+) -> None:
+    answer = judged(given, tmp_path).answer
+    assert answer.leads != "time"
+    assert any(re.fullmatch(said, each) for each in answer.because), answer
+
+
+@pytest.mark.parametrize(
+    ("backend", "steps"),
+    [
+        ("tensorflow", "steps and the wait for their input, with callbacks ahead of mpprof's"),
+        ("jax", "steps, with callbacks and loop"),
+    ],
+)
+def test_callbacks_that_were_not_timed_are_named_where_they_are(
+    backend: str, steps: str, tmp_path: Path
+) -> None:
+    why = {"run_time.callbacks": "this CallbackList was made before"}
+    report = judged(replace(EPOCHS, backend=backend, between=900, loop=0, absent=why), tmp_path)
+    named = {part.name: [each.name for each in part.by] for part in run_time(report.run).parts}
+    assert steps in named["steps"]
+    assert "callbacks and what is between epochs" in named["between_epochs"]
+    assert any(
+        each.startswith("Callbacks (not timed), or what Keras and the data do between epochs, took")
+        for each in report.answer.because
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            replace(EPOCHS, loop=0, absent={"run_time.callbacks": "this CallbackList was made before"}),
+            "is callbacks",
+        ),
+        (replace(EPOCHS, burst=(8, 200)), "long steps, "),
+    ],
+)
+def test_on_a_cpu_the_answer_says_what_of_the_step_is_not_known(
+    given: Play, said: str, tmp_path: Path
+) -> None:
+    folder = play(given, tmp_path).root
+    facts = folder / "mpprof" / "run.json"
+    no_window = {"profile_windows": "not wanted (profile_steps=None)"}
+    told = json.loads(facts.read_text())
+    facts.write_text(json.dumps(told | {"devices": [{"kind": "cpu"}], "absent": told["absent"] | no_window}))
+    sentence = mpprof.diagnose(mpprof.load(folder)).answer.sentence
+    assert sentence.startswith("On a CPU mixed precision says nothing about a GPU")
+    assert said in sentence
+    assert sentence.endswith(" is not known.")
 
 
 def own(folder: Path, read_every: int) -> Path:

@@ -602,3 +602,23 @@ def test_what_functions_between_layers_multiply_is_named_as_not_judged() -> None
     alone = str(mpprof.audit(keras.Model([left, right], keras.ops.matmul(left, right)), gpu="A100"))
     assert "Not judged is what functions between layers multiply: matmul" in alone
     assert "set_dtype_policy" not in alone
+
+
+def test_each_layer_under_a_map_of_policies_has_its_own() -> None:
+    of = keras.dtype_policies
+    policies = of.DTypePolicyMap(default_policy="mixed_float16")
+    given = keras.Input((64, 128))
+    heads = layers.MultiHeadAttention(4, 32, name="mha", dtype=policies)
+    policies["mha/query"], policies["mha/key"] = of.DTypePolicy("float32"), of.DTypePolicy("mixed_bfloat16")
+    found = mpprof.audit(keras.Model(given, heads(given, given)), gpu="A100")
+    assert dict(found.policies) == {"mixed_float16": 2, "float32": 1, "mixed_bfloat16": 1}
+    assert "map_" not in str(found)
+
+
+def test_whole_numbers_take_their_own_bytes() -> None:
+    set_policy(keras, "float32")
+    model = keras.Sequential([keras.Input((256,)), layers.Dense(512)])
+    model.layers[0].quantize("int8")
+    found = mpprof.forecast_memory(model, batch_size=8, policies="float32").runs[0]
+    assert found.parameters_bytes == 256 * 512 + 4 * (512 + 512)  # the kernel, scales and biases
+    assert found.gradients_bytes == 4 * 512

@@ -9,7 +9,8 @@ from dash import html
 
 from mpprof.model.steps import ABSENT
 from mpprof.report import units, words
-from mpprof.report.content import SMALL_RATIO, loss_scale, peak
+from mpprof.report.content import SMALL_RATIO, loss_scale, matrix_units, on_cpu, peak
+from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.markup import Html
 from mpprof_dashboards.drawings import flow, ruler, sparks
@@ -43,7 +44,36 @@ def flow_of(document: Report, base: Time | None, query: str = "") -> html.Sectio
     unexplained = None if facts.unlike else facts.unexplained_ns
     if unexplained is not None and unexplained > SMALL_RATIO * (facts.step_ns or 0.0):
         note += f"; {words.unexplained(unexplained)}"
-    return cards.section(title, drawn, note=units.worded(note, document.time))
+    return cards.section(title, drawn, _legend(document, found), note=units.worded(note, document.time))
+
+
+def _legend(document: Report, found: flow.Flow) -> html.Ul:
+    """Return what the colours and greys of the bars are; a kind that stands alone in its bar names itself."""
+    kinds = {part.kind for bar in found.bars if len(bar.segments) > 1 for part in bar.segments}
+    said = theme.FLOW_LEGEND | ({"off": theme.CPU_LABELS["off_matrix_unit"]} if on_cpu(document) else {})
+    units = matrix_units(document)
+    return html.Ul(
+        [
+            html.Li(
+                [
+                    html.Span(
+                        className="mp-swatch mp-k-unknown" if kind in theme.DOTTED else "mp-swatch",
+                        style={} if kind in theme.DOTTED else _swatch(kind),
+                    ),
+                    theme.of_units(said[kind], units),
+                ]
+            )
+            for kind in theme.FLOW_COLOURS
+            if kind in kinds
+        ],
+        className="mp-legend mp-flow-legend",
+    )
+
+
+def _swatch(kind: str) -> dict[str, str]:
+    edge = theme.FLOW_EDGES.get(kind)
+    border = {"border": f"1px solid {edge}"} if edge else {}
+    return {"background": theme.FLOW_COLOURS[kind]} | border
 
 
 def scale_of(document: Report, table: StepTable | None) -> sparks.Curve | None:

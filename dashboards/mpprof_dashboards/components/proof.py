@@ -9,7 +9,7 @@ import numpy as np
 from dash import dcc, html
 
 from mpprof.errors import MpprofError
-from mpprof.report import words
+from mpprof.report import content, words
 from mpprof_dashboards import theme, work
 from mpprof_dashboards.components import cards, drawn
 from mpprof_dashboards.components.strip import legend, strip
@@ -83,7 +83,7 @@ def sections(document: Report, given: Material, query: str) -> list[html.Section
     """Return the proof of the first cause and, where that is not the step itself, the step; all where they
     are known. Exponents prove that numbers are out of range; the course of the loss scale is shown below
     them."""
-    step, kind = _step(given.timeline, query), proof.kind_of(document)
+    step, kind = _step(document, given.timeline, query), proof.kind_of(document)
     first = {"rail": _rail, "roofline": _roofline, "staircase": _staircase}.get(kind)
     numbers = _exponents(given, query) if kind == "rail" else None
     found = first(document, given, query) if first else None
@@ -170,13 +170,33 @@ def _staircase(document: Report, given: Material, query: str) -> html.Section | 
     )
     note = "live bytes over the trace, by what they are for"
     note += "; hatched: estimated" if any(part.estimated for part in stack) else ""
+    failed = _failed(document)
+    if failed:
+        note += "; right: what was held" + ("" if _states_held(document) else " at most before")
+        note += ", and what was asked for on top of it"
     return _section(
-        "The proof: what fills the memory", proof.staircase(memory.course.time_ns, stack), query,
+        "The proof: what fills the memory", proof.staircase(memory.course.time_ns, stack, failed), query,
         "memory", marks, note=note,
     )  # fmt: skip
 
 
-def _step(timeline: Timeline | None, query: str) -> html.Section | None:
+def _states_held(document: Report) -> bool:
+    """Return whether the error itself states what was in use."""
+    return document.out_of_memory is not None and document.out_of_memory.used_bytes is not None
+
+
+def _failed(document: Report) -> proof.Failure | None:
+    """Return the allocation that failed, with what its error states or the records have beside it; None
+    where nothing failed, or no size is stated."""
+    error = document.out_of_memory
+    if error is None or not error.asked_bytes:
+        return None
+    before = content.peak(document)
+    held = error.used_bytes if _states_held(document) else before[0] if before else None
+    return proof.Failure(error.asked_bytes, held, error.limit_bytes or error.card_bytes)
+
+
+def _step(document: Report, timeline: Timeline | None, query: str) -> html.Section | None:
     if timeline is None:
         return None
     length = words.duration(timeline["to_ns"] - timeline["from_ns"])
@@ -188,5 +208,5 @@ def _step(timeline: Timeline | None, query: str) -> html.Section | None:
     return cards.section(
         "One step",
         html.Div(strip(timeline), className="mp-card"),
-        head=[legend(timeline), html.P(said, className="mp-note mp-right")],
+        head=[legend(timeline, on_cpu=content.on_cpu(document)), html.P(said, className="mp-note mp-right")],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from dash import dcc, html
@@ -39,7 +39,10 @@ def remedies(document: Report, query: str) -> html.Section | None:
     first = document.answer.code
     shown = sorted(content.to_change(document), key=lambda code: code != first)
     told = [code for code in shown if code in bits or gains.get(code) is None]
-    rows = [_row(document, findings[code], query, bits.get(code)) for code in told]
+    rows, lines = list[html.Tr](), set[str]()
+    for code in told:
+        rows.append(_row(document, findings[code], query, bits.get(code), lines))
+        lines |= {each.snippet for each in findings[code].remedies[:1] if each.snippet}
     if how:
         rows.insert(0, _switch(document, how))
     if not rows:
@@ -108,14 +111,18 @@ def _switch(document: Report, how: Sequence[Remedy]) -> html.Tr:
     step, speedup = document.facts.step_ns, document.speedup
     could = speedup.attainable_range if speedup else None
     gains, after, known = "—", "—", "not known: mpprof try measures it"
+    first = document.answer.code is None and bool(document.answer.do)
     if step and could and tells(could):
         known = words.ESTIMATED
         best = step / could.high
-        gains, after = f"up to {words.duration(step - best)}", words.duration(best)
+        gains, after = f"up to −{words.duration(step - best)}", words.duration(best)
     apart = "Estimated by itself: the gains of the others are those in float32."
     return html.Tr(
         [
-            html.Td(html.Span("apart", className="mp-chip", title=apart), className="mp-cell-switch"),
+            html.Td(
+                html.Span("first" if first else "apart", className="mp-chip", title=apart),
+                className="mp-cell-switch",
+            ),
             html.Td(html.Span("Mixed precision is off", className="mp-strong")),
             html.Td(_as_code(how)),
             _number(_GAINS, gains),
@@ -163,13 +170,14 @@ def _combination(
     over = content.speedup_after(document, after)
     times = f" · {words.about(words.speedup(over))}" if over else ""
     facts = document.facts
-    first = content.first_cause(document)
     each = facts.step_ns_per_update
     begin = step
-    if first and each and content.lost_per_update(document, first.code) is not None:
+    if each and content.in_updates(document):
         begin, times = each, f" per applied update{times}"  # the remedy of skips comes before all
     elif content.changes_type(document):
-        times += " in this run's type"
+        times += f" if it stays in {words.plain(document.run.policy or 'this type')}"
+    elif _how_to_switch(document):
+        times += " in float32"
     plan = document.whatif
     divided = plan is not None and len(plan.subsets_ns or ()) <= _MOST_DIVIDED
     parts = flow.after_parts(document, after, codes) if divided else ()
@@ -197,9 +205,10 @@ def _row(
     found: Finding,
     query: str,
     planned: tuple[int, WhatIfStep] | None,
+    lines: Collection[str] = (),
 ) -> html.Tr:
     """Return the row of one remedy. `planned` is its place in the plan and its step; None means that it is to
-    be settled before all others."""
+    be settled before all others. `lines`: the code that rows above it show."""
     code = found.code
     switch: Any = html.Span(
         "first", className="mp-chip", title="Do this first: until then the predicted gains may be wrong."
@@ -207,10 +216,12 @@ def _row(
     gains, after = _measured(document, code) or _of_updates(document, code)
     if content.of_memory(code):
         switch = html.Span("memory", className="mp-chip", title="It costs memory, and no time.")
-        gains = or_dash(found.cost_bytes, words.size)
+        gains = or_dash(found.cost_bytes, lambda size: f"−{words.size(size)}")
     if planned is not None:
         bit, step = planned
         gains, after = _gain(document, code, step.gain_ns), words.duration(step.step_ns)
+        if content.in_updates(document):  # beside a gain of each update
+            gains.append(html.Div("per step", className="mp-note"))
         switch = html.Button(
             html.Span(className="mp-knob"),
             className="mp-switch",
@@ -228,7 +239,7 @@ def _row(
             html.Td(
                 [html.Span(found.title, className="mp-strong"), " ", html.Span(code, className="mp-code")]
             ),
-            html.Td(_change(found)),
+            html.Td(_change(found, lines)),
             _number(_GAINS, gains),
             _number(_AFTER, after, **last),
             html.Td(_proof(found, query)),
@@ -259,7 +270,7 @@ def _measured(document: Report, code: str) -> tuple[Any, Any] | None:
     if cause is None or cause.code != code or back is None or step is None:
         return None
     note = html.Div("measured", className="mp-note")
-    return [words.duration(step - back), note], [words.duration(back), note]
+    return [f"−{words.duration(step - back)}", note], [words.duration(back), note]
 
 
 def _of_updates(document: Report, code: str) -> tuple[Any, Any]:
@@ -268,13 +279,18 @@ def _of_updates(document: Report, code: str) -> tuple[Any, Any]:
     lost, step = content.lost_per_update(document, code), document.facts.step_ns
     if lost is None or step is None:
         return "—", "—"
-    gains, after = ([words.duration(ns), html.Div("per update", className="mp-note")] for ns in (lost, step))
-    return gains, after
+    note = html.Div("per update", className="mp-note")
+    return [f"−{words.duration(lost)}", note], [words.duration(step), note]
 
 
-def _change(found: Finding) -> list[Any]:
-    """Return the first thing to do, in words and as code where there is some; further ones are folded."""
-    return _as_code(found.remedies or (Remedy(found.remedy),))
+def _change(found: Finding, lines: Collection[str]) -> list[Any]:
+    """Return the first thing to do, in words and as code where there is some; further ones are folded. Code
+    that stands above is not said again: that change is one, and gains in both rows."""
+    first, *rest = found.remedies or (Remedy(found.remedy),)
+    if first.snippet not in lines:
+        return _as_code((first, *rest))
+    same = html.Div("the same line as above: this gain comes on top", className="mp-note")
+    return [*_said(Remedy(first.text)), same, *_as_code((Remedy(""), *rest))[1:]]
 
 
 def _as_code(listed: Sequence[Remedy]) -> list[Any]:
@@ -337,13 +353,14 @@ def _listed(found: Finding, listed: Sequence[Remedy]) -> bool:
 
 
 def _others(document: Report, told: list[str]) -> list[Any]:
-    """Return one line: what else was found, by name, and how many checks were clear or not possible."""
+    """Return in a line each: what comes to light, what else was found, by name, and how many checks were
+    clear or not possible."""
     above = [found for found in document.findings if found.code in told]
     listed = [remedy for found in above for remedy in found.remedies]
     others = [
         found.title for found in document.findings if found.code not in told and not _listed(found, listed)
     ]
-    parts = []
+    parts = list[str]()
     plan = document.whatif
     after = plan.best_step_ns if plan else 0.0
     surfacing = (
@@ -358,8 +375,10 @@ def _others(document: Report, told: list[str]) -> list[Any]:
     if others:
         named = first_of(list(map(words.plain, others)), MOST_NAMED, "; ")
         parts.append(f"Noted, without a cost: {named}")
-    if unable := document.unable:
-        parts.append(f"{words.plural(len(unable), 'check')} not possible")
-    if clear := document.clear:
-        parts.append(f"{words.plural(len(clear), 'check')} clear")
-    return [" · ".join(parts)]
+    checks = [
+        f"{words.plural(len(listed_ones), 'check')} {what}"
+        for listed_ones, what in ((document.clear, "clear"), (document.unable, "not possible"))
+        if listed_ones
+    ]
+    parts += [", ".join(checks)] if checks else []
+    return [html.Span(part, className="mp-line") for part in parts]

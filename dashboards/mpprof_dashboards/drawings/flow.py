@@ -111,7 +111,7 @@ def flow_of(document: Report, base: Time | None = None) -> Flow:
         for bar in (_update(document), *_in_16_bits(document, step), _alone(document), _after(document))
         if bar
     ]
-    bars = [bar for bar in (upper, now) if bar]
+    bars = [bar for bar in (upper, _unprofiled(document, step) if upper else None, now) if bar]
     divided = upper is not None and len(upper.segments) > 1 and len(now.segments) > 1
     bands = _bands(upper, now) if upper and divided else ()
     return Flow((*bars, *others), bands)
@@ -186,8 +186,8 @@ def _this_run(document: Report, step: float) -> Bar:
     time, facts = document.time, document.facts
     name = words.plain(document.run.policy or document.run.compute_dtype or words.computes(document) or "")
     said = words.speedup(facts.observed) if facts.observed and not facts.unlike else ""
-    if said and time is not None and time.unlike is not None:  # the bar is a longer step than its speedup's
-        said = words.unprofiled(step, said)
+    if time is not None and time.unlike is not None:  # the bar is a longer step than its speedup's
+        said = ""
     if time is None:
         whole = Segment("step", "plain", words.WHOLE_STEP, step)
         return Bar("step", name, words.THIS_RUN, (whole,), said, strong=True)
@@ -196,6 +196,17 @@ def _this_run(document: Report, step: float) -> Bar:
     segments = _segments({key: ns * scale for key, ns in parts.items()}, units.worded(words.PER_STEP, time))
     note = words.THIS_RUN if time.unlike is None else words.PROFILED
     return Bar("step", name, units.worded(note, time), segments, said, strong=True)
+
+
+def _unprofiled(document: Report, step: float) -> Bar | None:
+    """Return the step that the speedup is of, where the profiled ones are unlike it."""
+    time, facts = document.time, document.facts
+    if time is None or time.unlike is None:
+        return None
+    name = words.plain(document.run.policy or document.run.compute_dtype or words.computes(document) or "")
+    said = words.speedup(facts.observed) if facts.observed and not facts.unlike else ""
+    whole = (Segment("unprofiled", "plain", words.WHOLE_STEP, step),)
+    return Bar("unprofiled", name, units.worded(words.THIS_RUN, time), whole, said, strong=True)
 
 
 def _baseline(document: Report, base: Time | None) -> Bar | None:
@@ -306,7 +317,8 @@ def _after(document: Report) -> Bar | None:
         parts = tuple(
             own.pop(each.key, replace(each, ns=0.0)) for each in _this_run(document, step).segments
         ) + tuple(own.values())
-    return Bar("after", name, words.COMPUTED, parts, said, computed=True)
+    note = words.HOST_LIMITED if document.facts.limited_by == "host" else words.COMPUTED
+    return Bar("after", name, note, parts, said, computed=True)
 
 
 def paying(document: Report) -> list[str]:

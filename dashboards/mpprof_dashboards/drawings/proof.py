@@ -53,6 +53,8 @@ _TOP, _BOTTOM = 40.0, 22.0
 _APART = 15.0
 """Pixels from a line on which a label is not crossed by it."""
 MOST_DOTS = 200
+_SAME_PLACE = 0.03
+"""Of a logarithm: dots that are less apart are drawn as one."""
 _MOST_LETTERS = 40
 """Of a name: the end of a long one tells more."""
 
@@ -132,14 +134,21 @@ def roofline(dots: Sequence[Dot], roofs: Roofs | None) -> str:
                 style="stroke:var(--mp-ink)" if dot is shown[0] else None,
             )
         )  # fmt: skip
-    drawn += _named(shown[0], roofs, x(shown[0].intensity), y)
+    alike = [dot for dot in shown if _covers(shown[0], dot)]
+    drawn += _named(shown[0], roofs, x(shown[0].intensity), y, alike)
     told = f"{shown[0].name} below the roofs of {roofs['card']}"
     return _drawing("".join(drawn), _TALL, told, "mp-proof mp-proof-roofs")
 
 
-def _named(dot: Dot, roofs: Roofs, at: float, y: sparks.Place) -> list[str]:
+def _covers(one: Dot, other: Dot) -> bool:
+    """Return whether two dots are one to the eye."""
+    places = ((one.intensity, other.intensity), (one.rate, other.rate))
+    return one.kind == other.kind and all(abs(math.log(a / b)) < _SAME_PLACE for a, b in places)
+
+
+def _named(dot: Dot, roofs: Roofs, at: float, y: sparks.Place, alike: Sequence[Dot]) -> list[str]:
     """Return the name of a dot above the drawing, where no other mark is, with what it reached; and a line
-    from the dot to the roof above it."""
+    from the dot to the roof above it. `alike`: it and those below it, of which the time is the sum."""
     roof = roof_at(roofs, dot.intensity)
     reached = words.quantity(dot.rate, "flops_per_s")
     found = []
@@ -154,7 +163,10 @@ def _named(dot: Dot, roofs: Roofs, at: float, y: sparks.Place) -> list[str]:
         found.append(svg.element("line", class_="mp-proof-gap", **ends))
     name = dot.name if len(dot.name) <= _MOST_LETTERS else f"…{dot.name[1 - _MOST_LETTERS :]}"
     found.append(svg.text(name, x=0, y=12, class_="mp-proof-name"))
-    found.append(svg.text(words.joined((words.duration(dot.ns), reached)), x=0, y=28, class_="mp-proof-said"))
+    takes = words.duration(sum(each.ns for each in alike))
+    if len(alike) > 1:
+        takes = f"{takes}, {len(alike)} ops on this dot"
+    found.append(svg.text(words.joined((takes, reached)), x=0, y=28, class_="mp-proof-said"))
     return found
 
 
@@ -262,18 +274,39 @@ def rail(curve: sparks.Curve | None, broken: Sequence[float] = ()) -> str:
 _STAIRS = 190.0
 
 
-def staircase(time_ns: Sequence[int], parts: Sequence[Part]) -> str:
-    """Return live memory over the trace as a stack of parts, from the bottom, with the peak marked; "" with
-    fewer than two times."""
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The allocation that failed: bytes asked for on top of those held (None: not known), and what there
+    is."""
+
+    asked: int
+    held: int | None
+    limit: int | None
+
+    @property
+    def top(self) -> int:
+        return max(self.asked + (self.held or 0), self.limit or 0)
+
+
+_FAILED_AT = 780.0
+"""Of a thousand: from here on a staircase shows the allocation that failed."""
+
+
+def staircase(time_ns: Sequence[int], parts: Sequence[Part], failed: Failure | None = None) -> str:
+    """Return live memory over the trace as a stack of parts, from the bottom, with the peak marked; beside
+    it the allocation that failed and the limit of the memory, on the same scale; "" with fewer than two
+    times."""
     if len(time_ns) < 2 or not parts or time_ns[-1] <= time_ns[0]:
         return ""
     stack = np.cumsum([part.bytes for part in parts], axis=0)
     total = stack[-1]
-    most = float(total.max())
-    if most <= 0:
+    peak_bytes = float(total.max())
+    if peak_bytes <= 0:
         return ""
+    most = max(peak_bytes, failed.top if failed else 0)
+    wide = _FAILED_AT - 30 if failed else 1000
     start, span = time_ns[0], time_ns[-1] - time_ns[0]
-    x = [1000 * (at - start) / span for at in time_ns]
+    x = [wide * (at - start) / span for at in time_ns]
     floor = _STAIRS - 20
 
     def y(value: float) -> float:
@@ -299,18 +332,55 @@ def staircase(time_ns: Sequence[int], parts: Sequence[Part]) -> str:
     peak = int(total.argmax())
     at = x[peak] / 1000
     anchor = "end" if at > 0.8 else "start" if at < 0.2 else "middle"
+    top = y(peak_bytes) - 6 if failed else 18
     labels = svg.element(
-        "line", x1=svg.percent(at), x2=svg.percent(at), y1=18, y2=floor, class_="mp-proof-gap"
+        "line", x1=svg.percent(at), x2=svg.percent(at), y1=top, y2=floor, class_="mp-proof-gap"
     )
     labels += svg.text(
-        f"peak {words.size(int(most))}", x=svg.percent(at), y=13, text_anchor=anchor, class_="mp-proof-name"
-    )
+        f"peak {words.size(int(peak_bytes))}", x=svg.percent(at), y=top - 5, text_anchor=anchor,
+        class_="mp-proof-name",
+    )  # fmt: skip
     labels += svg.text("0", x=0, y=_STAIRS - 4, class_="mp-proof-said")
     labels += svg.text(
-        words.duration(span), x="100%", y=_STAIRS - 4, text_anchor="end", class_="mp-proof-said"
-    )
-    told = f"Live memory over {words.duration(span)}, {words.size(int(most))} at its peak"
+        words.duration(span), x=svg.percent(wide / 1000), y=_STAIRS - 4, text_anchor="end",
+        class_="mp-proof-said",
+    )  # fmt: skip
+    told = f"Live memory over {words.duration(span)}, {words.size(int(peak_bytes))} at its peak"
+    if failed:
+        labels += "".join(_failed(failed, y, floor))
+        told += f"; then {words.size(failed.asked)} more asked"
+        told += f" of {words.size(failed.limit)}" if failed.limit else ""
     return _drawing(_stretched("".join(drawn), _STAIRS) + labels, _STAIRS, told, "mp-proof mp-proof-stairs")
+
+
+def _failed(failed: Failure, y: sparks.Place, floor: float) -> list[str]:
+    """Return what was held as a ground, what was asked for on top of it, and the limit as a line."""
+    at, width = svg.percent(_FAILED_AT / 1000), svg.percent(1 - _FAILED_AT / 1000)
+    held = failed.held or 0
+    edge, foot = y(held + failed.asked), y(held)
+    drawn = [
+        svg.element(
+            "rect", x=at, width=width, y=foot, height=floor - foot, class_="mp-proof-held", data_part="held"
+        ),
+        svg.element(
+            "rect", x=at, width=width, y=edge, height=foot - edge, class_="mp-proof-asked", data_part="asked"
+        ),
+        svg.text(
+            f"asked {words.size(failed.asked)}",
+            x="100%",
+            dx=-6,
+            y=(edge + foot) / 2 + 4,
+            text_anchor="end",
+            class_="mp-proof-name",
+        ),
+        svg.text("at the error", x="100%", y=_STAIRS - 4, text_anchor="end", class_="mp-proof-said"),
+    ]
+    if failed.limit:
+        line = y(failed.limit)
+        drawn.append(svg.element("line", x1=0, x2="100%", y1=line, y2=line, class_="mp-proof-limit"))
+        said = f"limit {words.size(failed.limit)}"
+        drawn.append(svg.text(said, x="100%", y=line - 5, text_anchor="end", class_="mp-proof-said"))
+    return drawn
 
 
 def _stretched(inside: str, height: float) -> str:

@@ -10,13 +10,17 @@ from mpprof.errors import MpprofError
 from mpprof.model.run import NO_END
 from mpprof.report import units, whole_window, without_finding, words
 from mpprof.report.content import (
+    SMALL_RATIO,
     busy_heading,
     busy_kernels,
     busy_shares,
     loss_scale,
     matrix_units,
     mean_of,
+    on_cpu,
     peak,
+    precision_is_done,
+    ran_out_of_memory,
     spread,
     time_doubt,
     time_per,
@@ -30,6 +34,7 @@ from mpprof_dashboards.components import bars, cards, drawn, proof
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.remedies import remedies
 from mpprof_dashboards.components.text import sentence
+from mpprof_dashboards.drawings.flow import parts_of
 from mpprof_dashboards.figures import waterfall
 
 if TYPE_CHECKING:
@@ -82,11 +87,16 @@ def content(
     curves = drawn.run_of(document, given.steps, without_scale=proof.shows_scale(document, given))
     first, *step = proof.sections(document, given, query) or (None,)
     pair = [part for part in (first, curves) if part is not None]
-    return [
-        _hero(document, baseline, state, plan, given.steps),
+    parts = [
         drawn.flow_of(document, base, query),
         remedies(document, query),
         *([html.Div(pair, className="mp-pair")] if len(pair) > 1 else pair),
+    ]
+    if document.answer.leads == "error" and ran_out_of_memory(document):  # of memory, not of time
+        parts.reverse()
+    return [
+        _hero(document, baseline, state, plan, given.steps),
+        *parts,
         *step,
         cards.warnings(_warnings(document, state)),
         _time(document),
@@ -138,7 +148,7 @@ def _hero(
             html.H1(answer.sentence, className="mp-headline", id="headline"),
             html.P(_subject(document, baseline, state), className="mp-subject"),
             html.P(because, className="mp-subject", id="because") if because else None,
-            html.P([_first(answer), do], className="mp-subject", id="do") if do else None,
+            html.P([_first(document), do], className="mp-subject", id="do") if do else None,
             cards.inline_figures(figures(document)),
         ],
         className="mp-hero-text",
@@ -168,8 +178,12 @@ def _running(
     return html.Div(html.Div(text, className="mp-hero-text"), className="mp-hero")
 
 
-def _first(answer: Answer) -> str:
-    """Return what stands before the thing to do: nothing where that is a measurement, and no change."""
+def _first(document: Report) -> str:
+    """Return what stands before the thing to do: nothing where that is a measurement, and no change; that
+    precision itself is done, where only other changes gain."""
+    answer = document.answer
+    if precision_is_done(document):
+        return "To gain more: "
     return "" if answer.kind == words.ESTIMATED and answer.code is None else "First: "
 
 
@@ -238,8 +252,9 @@ def _chip(document: Report, baseline: str | None) -> html.Span:
 
 def figures(document: Report) -> list[tuple[str, str, str, str]]:
     """Return (value, name, id, what qualifies it or why it is missing) of the four figures that every reader
-    asks for."""
-    return [_step(document), _share(document), _skipped(document), _peak(document)]
+    asks for; of a CPU, which has no matrix units, of three."""
+    share = [] if on_cpu(document) else [_share(document)]
+    return [_step(document), *share, _skipped(document), _peak(document)]
 
 
 def _step(document: Report) -> tuple[str, str, str, str]:
@@ -303,10 +318,11 @@ def _time(document: Report) -> html.Section | None:
     drawing = html.Div(bars.chart(account_rows(time), "account"), className="mp-card")
     doubt = time_doubt(time)
     remarks = [*([doubt] if doubt else []), *time.notes]
-    title, note = (
-        units.worded(text, time)
-        for text in (title, f"{time_per(time)}{spread(time)}; every instant on {basis}, in one class")
-    )
+    said = f"{time_per(time)}{spread(time)}; every instant on {basis}, in one class"
+    less = -sum(part.ns_per_step for part in time_slices(time) if part.ns_per_step < 0)
+    if less >= SMALL_RATIO * time_whole(time):
+        said += f"; waits without {words.duration(less)} that only profiled steps have"
+    title, note = (units.worded(text, time) for text in (title, said))
     return cards.section(title, drawing, cards.remarks(remarks), note=note)
 
 
@@ -339,13 +355,21 @@ def account_rows(time: Time) -> list[bars.Row]:
 def _account(parts: tuple[Slice, ...], whole: float, per_whole: str) -> list[bars.Row]:
     """Return the slices as bars on one scale; the flow shows how they add up."""
     rows = list[bars.Row]()
+    left = parts_of(parts)  # as the flow has them: what a class lacks is taken off the waits
     for part in sorted(parts, key=waterfall.account_order):
-        for name, kind, key, ns in (piece for piece in waterfall.pieces(part) if piece[3]):
-            share = "" if ns < 0 or not whole else words.percent(ns / whole)
+        for name, kind, key, ns in waterfall.pieces(part):
+            role, _, place = key.partition("/")
+            kept = left.get((role, place or "unknown") if role == "matmul" else (role, ""), 0.0)
+            if role == "matmul":
+                ns = kept
+            elif part.ns_per_step:
+                ns *= kept / part.ns_per_step
+            if ns <= 0:
+                continue
+            share = words.percent(ns / whole) if whole else ""
             hint = waterfall.account_hover(part, per_whole)
-            size = f"{'−' if ns < 0 else ''}{words.duration(abs(ns))}"
-            rows.append(bars.Row(name, ns, size, kind, key, note=share, hint=hint))
-    return rows
+            rows.append(bars.Row(name, ns, words.duration(ns), kind, key, note=share, hint=hint))
+    return sorted(rows, key=lambda row: (row.kind == "wait", -row.length_ns))
 
 
 def _matrix(document: Report) -> html.Section | None:

@@ -48,7 +48,7 @@ def is_matrix(layer: LayerFacts) -> bool:
 
 def products(model: ModelFacts) -> tuple[str, ...]:
     """Return the functions between layers that multiply matrices or convolve."""
-    return tuple(each.name for each in model.functions if each.class_name in {*PRODUCTS, ATTENTION})
+    return tuple(each.name for each in model.functions or () if each.class_name in {*PRODUCTS, ATTENTION})
 
 
 def multiplies(model: ModelFacts) -> bool | None:
@@ -60,8 +60,8 @@ def multiplies(model: ModelFacts) -> bool | None:
         layer.kind in ("Lambda", "TFOpLambda") or (_is_own(layer.module) and layer.base is None)
         for layer in model.layers
     )
-    own = own or any(_is_own(each.module) for each in model.functions)
-    return None if own or not model.outputs else False
+    own = own or any(_is_own(each.module) for each in model.functions or ())
+    return None if own or not model.outputs or model.functions is None else False
 
 
 def _is_own(module: str | None) -> bool:

@@ -38,10 +38,15 @@ def recorded(run: Run | None) -> States | None:
     if counted > (model.parameters or 0):  # shared layers stand several times
         size = 4 * (model.parameters or 0)
     trained = size
+    stored = sum(
+        layer.parameter_bytes - (layer.parameters or 0) * WIDTHS.get(layer.variable_dtype or "float32", 4)
+        for layer in model.layers
+        if layer.parameter_bytes is not None
+    )
     if model.trainable_parameters is not None and model.parameters:
         trained = size * min(model.trainable_parameters, model.parameters) // model.parameters
     fit = run.last_fit
     optimizer = (fit.optimizer.inner or fit.optimizer.class_name) if fit else None
     stated = fit.optimizer.slots if fit else None
     each = SLOTS.get(optimizer or "") if stated is None else stated
-    return States(size, trained, None if each is None else each * trained, optimizer)
+    return States(max(0, size + stored), trained, None if each is None else each * trained, optimizer)

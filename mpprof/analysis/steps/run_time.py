@@ -37,6 +37,8 @@ WITHIN_STEPS = "Keras tells only when a call begins on this backend: the loop's 
 CALLBACKS_AND_LOOP = "callbacks and loop"
 CALLBACKS_AND_BETWEEN = "callbacks and what is between epochs"
 STEPS_AND_INPUT = "steps and the wait for their input"
+WITH_CALLBACKS = {True: ", with callbacks and loop", False: ", with callbacks ahead of mpprof's"}
+"""What steps hold where callbacks were not timed, by whether Keras tells only when a call begins."""
 LOOP_AND_INPUT = "loop and the wait for its input"
 END_OF_DATA = "the end of the data"
 BEFORE_ITS_HOOK: tuple[PartName, str] = ("validation", "before its first hook")
@@ -199,6 +201,12 @@ def _absent(run: Run, steps: StepTable, spans: Spans) -> dict[str, str]:
     if _begins_only(steps):
         absent["loop"] = WITHIN_STEPS
     return absent
+
+
+def callbacks_untold(absent: Mapping[str, str]) -> bool:
+    """Return whether the record itself says that callbacks ran, or may have, which were not timed: of a log
+    that says nothing of them that is not known."""
+    return absent.get("callbacks", NOT_TIMED) not in (NOT_TIMED, ENDED_BEFORE)
 
 
 def _own_loop(run: Run) -> bool:
@@ -481,4 +489,5 @@ def _take_calls(pools: _Pools, calls: _Calls, absent: Mapping[str, str], *, fetc
         pools.take("steps", "profiled steps", int(took[calls.profiled].sum()), CALL)
         if "compile" in absent and len(took) and not calls.profiled[0]:
             pools.take("steps", "the first call with tracing and compiling", int(took[0]), CALL)
-    pools.take_all("steps", STEPS_AND_INPUT if fetched and "input" in absent else "steps", CALL)
+    held = WITH_CALLBACKS[calls.begins_only] if fetched and callbacks_untold(absent) else ""
+    pools.take_all("steps", (STEPS_AND_INPUT if fetched and "input" in absent else "steps") + held, CALL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
@@ -9,6 +11,7 @@ from mpprof.analysis.steps.statistics import averaged, held_up
 from mpprof.model.arrays import Bool, Int64
 from mpprof.model.frozen import frozen
 from mpprof.model.run import Run
+from mpprof.model.run_time import OURS
 from mpprof.model.steps import ABSENT, StepTable
 
 _CALLS_BEHIND = 2
@@ -161,6 +164,54 @@ def gap_ns(run: Run) -> float | None:
 
 def _mean(values: np.ndarray, steps: StepTable, rows: np.ndarray) -> float:
     return float(values.astype(np.float64).sum()) / max(1, int(steps.covers[rows].sum()))
+
+
+@frozen
+class Starts:
+    """What `times` starts took; `ahead_ns`: at most, before the first hook of each."""
+
+    times: int
+    ns: int
+    ahead_ns: int = 0
+
+
+def first_calls_of_epochs(run: Run) -> Starts | None:
+    """Return what the first calls of epochs, without those of a `fit`, took above a usual call; None where
+    calls have no time of their own, or there is no such call."""
+    steps = run.steps
+    if steps is None or not len(steps):
+        return None
+    new_fit, new_epoch = (np.append(True, np.diff(each) != 0) for each in (steps.fit, steps.epoch))
+    timed = (steps.duration_ns >= 0) & ~steps.profiled
+    first, others = timed & new_epoch & ~new_fit, timed & ~new_epoch & ~new_fit
+    if not first.any() or not others.any():
+        return None
+    above_ns = np.maximum(0, steps.duration_ns[first] - median(steps.duration_ns[others]))
+    return Starts(int(first.sum()), int(above_ns.sum()))
+
+
+def starts_of_fits(run: Run) -> Starts | None:
+    """Return what each `fit` after the first took from its first hook to the end of its first call, above a
+    usual call and without mpprof's own hooks; None where no later one has such a call."""
+    steps, spans = run.steps, run.spans
+    if steps is None or spans is None or not len(steps):
+        return None
+    new_fit = np.append(True, np.diff(steps.fit) != 0)
+    timed = steps.duration_ns >= 0
+    begins = {span.fit: span.begin_ns for span in spans.fits if span.begin_ns is not None}
+    rows = [row for row in np.flatnonzero(new_fit & timed).tolist() if row and steps.fit[row] in begins]
+    if not rows or not (timed & ~new_fit).any():
+        return None
+    took_ns = sum(int(steps.t_ns[row]) - begins[int(steps.fit[row])] for row in rows)
+    spent = spans.spent
+    ours = np.array([*(key.name == OURS for key in spent.keys), False], np.bool_)[spent.key]
+    ours &= spent.rows("callbacks", ("train", "epoch begin")) & np.isin(spent.fit, steps.fit[rows])
+    usual_ns = len(rows) * median(steps.duration_ns[timed & ~new_fit])
+    ahead_ns = -int(spent.ns[spent.rows("profiler", ("end",)) & (spent.fit < steps.fit[-1])].sum())
+    for earlier, later in pairwise(spans.fits):
+        if earlier.end_ns is not None and later.begin_ns is not None:
+            ahead_ns += later.begin_ns - earlier.end_ns
+    return Starts(len(rows), max(0, int(took_ns - usual_ns - spent.ns[ours].sum())), max(0, ahead_ns))
 
 
 @frozen

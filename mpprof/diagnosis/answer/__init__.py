@@ -8,6 +8,7 @@ from mpprof.diagnosis.answer import cause, nothing
 from mpprof.diagnosis.answer.limits import because, idle
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.leading import BEFORE_COSTS, leads
+from mpprof.diagnosis.rules import mp806_other_vendor
 from mpprof.diagnosis.wording import LONGEST, fit, sentence
 from mpprof.model.answer import Answer
 from mpprof.model.finding import Diagnosis, Finding
@@ -87,6 +88,9 @@ def _without_cause(view: View) -> str:
         return "train both runs for longer"
     if view.mentioned is not None and (text := cause.to_do(view.mentioned)):
         return text
+    if view.kind == "cpu":
+        emulated = (each for each in report.findings if each.code == mp806_other_vendor.CODE)
+        return cause.to_do(next(emulated, None))
     if view.kind == "records" or (view.kind == "measured" and report.account is None and view.mixed):
         return cause.one_line(view.signals.advice("record window"))
     if view.kind == "estimated" and view.signals.half:

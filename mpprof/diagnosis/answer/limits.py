@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from mpprof.analysis.comparison.bounds import HOST_NOT_EXCLUDED
+from mpprof.analysis.steps import spent
+from mpprof.analysis.steps.run_time import CALLBACKS_AND_BETWEEN
 from mpprof.diagnosis import profiled_steps
 from mpprof.diagnosis.answer.cause import NO_SPEEDUP, clause, filled
 from mpprof.diagnosis.answer.view import View
@@ -16,7 +19,7 @@ from mpprof.model.account import IDLE_CLASSES, Class, Limit, LimitKind, Speedup,
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 from mpprof.model.run import Run
-from mpprof.model.run_time import THE_RUN, PartName
+from mpprof.model.run_time import THE_RUN, PartName, RunTime
 
 LOW_SPEEDUP = 2.0
 """A speedup by precision alone below it wants an explanation: 16 bits are known for more."""
@@ -49,7 +52,7 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
     if leads in ("invalid", "time", "nothing") and (outside := _outside_the_steps(view, found)):
         yield outside
     if leads == "error" and view.report.steps is not None:
-        yield "what was recorded until then is shown below"
+        yield "the training did not finish; what was recorded until then is shown below"
     yield from _changes(view, found)
     if found is not None and found.proof:
         yield filled(view, found, found.proof)
@@ -63,7 +66,8 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
         yield from _unsure(view, leads)
         yield from _alone(view)
         yield from _without_baseline(view, leads)
-        if leads == "nothing" and view.best is not None and not view.on_cpu:
+        off = view.kind == "float32" and bool(view.report.how_to_switch)  # the sentence is about that
+        if leads == "nothing" and view.best is not None and not view.on_cpu and not off:
             yield clause(view, view.best)
         yield from _memory(view)
 
@@ -76,25 +80,54 @@ def _stopped(run: Run) -> str:
 
 
 def _outside_the_steps(view: View, found: Finding | None) -> str:
-    """Return the largest of the parts that no step's time holds and no cause is made of, where it is much of
-    the run: a validation that was asked for is no fault; "" where there is none."""
+    """Return the largest of what no step's time holds and no cause is made of, where it is much of the run: a
+    validation that was asked for is no fault; "" where there is none."""
     times = known(view.signals.run_time)
-    parts = [part for part in times.parts if part.name in _OUTSIDE] if times is not None else []
-    most = max(parts, key=lambda part: part.ns, default=None)
-    if times is None or most is None or (share := times.share(most.ns)) < _OUTSIDE[most.name][1]:
+    if times is None:
         return ""
-    if most.name == "compile" and found is not None and found.code == mp902_recompiles.CODE:
+    compiles = found is not None and found.code == mp902_recompiles.CODE
+    much = (each for each in _outside(view, times, compiles=compiles) if times.share(each.ns) >= each.least)
+    most = max(much, default=None)
+    if most is None:
         return ""
-    took = f"{_OUTSIDE[most.name][0]} took {format_ns(most.ns)}, {format_ratio(share)} of {THE_RUN}"
-    return took if most.name == "compile" else f"{took}, which is in no step's time"
+    share = format_ratio(times.share(most.ns))
+    return f"{most.what} took {format_ns(most.ns)}{most.above}, {share} of {THE_RUN}{most.tail}"
 
 
-_OUTSIDE: dict[PartName, tuple[str, float]] = {
-    "validation": ("validation", 0.2),
-    "between_epochs": ("what Keras and the data do between epochs", 0.2),
-    "compile": ("compiling", 0.5),
+class _Took(NamedTuple):
+    ns: int
+    what: str
+    least: float
+    tail: str
+    above: str = ""
+
+
+def _outside(view: View, times: RunTime, *, compiles: bool) -> Iterator[_Took]:
+    """Yield what may be said; `compiles`: compiling is the cause already."""
+    for part in times.parts:
+        if part.name in _OUTSIDE and not (compiles and part.name == "compile"):
+            what, least, tail = _OUTSIDE[part.name]
+            untold = part.by and part.by[0].name == CALLBACKS_AND_BETWEEN
+            yield _Took(part.ns, f"callbacks (not timed), or {what}," if untold else what, least, tail)
+    run = view.report.run
+    if "input" in times.absent and (first := spent.first_calls_of_epochs(run)):
+        many = f"the first calls of {format_count(first.times)} epochs"
+        yield _Took(first.ns, many, MUCH_OUTSIDE, "; whether for input is not known", " above a usual step")
+    if not compiles and (starts := spent.starts_of_fits(run)) is not None:
+        ahead = f", and at most {format_ns(starts.ahead_ns)} more before their first hooks"
+        many = f"starting {format_count(starts.times)} more fits"
+        yield _Took(starts.ns, many, MUCH_OUTSIDE, ahead if starts.ahead_ns else "")
+
+
+MUCH_OUTSIDE = 0.2
+_NO_STEP = ", which is in no step's time"
+_OUTSIDE: dict[PartName, tuple[str, float, str]] = {
+    "validation": ("validation", MUCH_OUTSIDE, _NO_STEP),
+    "between_epochs": ("what Keras and the data do between epochs", MUCH_OUTSIDE, _NO_STEP),
+    "compile": ("compiling", 0.5, ""),
 }
-"""What the part is called, and its `RunTime.share` from which it is said. Each short run mostly compiles."""
+"""What the part is called, its `RunTime.share` from which it is said, and what is added. Each short run
+mostly compiles."""
 
 
 def _no_speedup(view: View) -> Iterator[str]:

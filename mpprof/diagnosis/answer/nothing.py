@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from mpprof.analysis.steps import validity
+from mpprof.analysis.steps.run_time import callbacks_untold
 from mpprof.diagnosis.answer.cause import clause as clause_of
 from mpprof.diagnosis.answer.limits import LITTLE, LOW_SPEEDUP, MEETS_RATIO, MUCH_FASTER, alone, idle
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.outcomes import known
-from mpprof.diagnosis.rules import mp301_input_bound
+from mpprof.diagnosis.rules import mp301_input_bound, mp305_slow_callbacks, mp902_recompiles
 from mpprof.diagnosis.wording import change
 from mpprof.model.account import FEW_WORKS, Speedup, tells
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
@@ -150,9 +152,20 @@ def _cpu(view: View) -> str:
         return f"{said}, {times}"
     if not step:
         return said
-    unknown = any(one.code == mp301_input_bound.CODE for one in view.report.unable)
-    waits = "; how much of it waits for input is not known" if unknown else ""
-    return f"{said}{',' if half else ':'} {format_ns(step)} a step{waits}"
+    return f"{said}{',' if half else ':'} {format_ns(step)} a step{_open(view)}"
+
+
+def _open(view: View) -> str:
+    """Return what is not known of the step, the largest of it; "" where nothing is open."""
+    unable, times = {one.code for one in view.report.unable}, known(view.signals.run_time)
+    long = validity.long_steps(view.report.run)
+    if mp902_recompiles.CODE in unable and long is not None and long.notable:
+        took = f"{format_count(long.count)} long steps, {format_ratio(long.lost_ratio)} of the time,"
+        return f"; whether {took} compiled anew is not known"
+    what = ["waits for input"] if mp301_input_bound.CODE in unable else []
+    if mp305_slow_callbacks.CODE in unable and times is not None and callbacks_untold(times.absent):
+        what.append("is callbacks")
+    return f"; how much of it {' or '.join(what)} is not known" if what else ""
 
 
 def _records(view: View) -> str:

@@ -193,12 +193,12 @@ def _unaccounted(found: OutOfMemory, limit: int | None, forecast: MemoryForecast
     if limit is None or needed is None:
         return []
     if needed - own.peak_bytes >= _LOOSE_RATIO * limit:
-        rest = f"of {format_bytes(needed)} {_by(found)}: see what holds the rest"
+        see, of = "see what holds the rest", f"{format_bytes(needed)} {_by(found)}"
     elif _held_bytes(found) is None:
-        rest = f"of {format_bytes(limit)}: see what else holds memory"
+        see, of = "see what else holds memory", format_bytes(limit)
     else:
         return []
-    return [Advice("elsewhere", f"{takes} {rest} ({_ELSEWHERE})")]
+    return [Advice("elsewhere", f"{see} ({_ELSEWHERE}): {takes} of {of}")]
 
 
 def _held_bytes(found: OutOfMemory) -> int | None:

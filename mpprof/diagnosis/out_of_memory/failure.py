@@ -30,7 +30,7 @@ def failure(run: Run) -> OutOfMemory | None:
     forecast = _forecast(run, room, gpu, batch, policy)
     halved = Signals(Case(run)).remedies("mixed precision")
     advice = advise(found, batch, policy, memory_bytes=room, forecast=forecast, halved=halved)
-    return replace(found, advice=advice)
+    return replace(found, card_bytes=gpu.memory_bytes if gpu else None, advice=advice)
 
 
 def _forecast(

@@ -203,9 +203,12 @@ def _said(hooks: dict[str, float], cost_ns: float, step_ns: float, between: str)
 
 
 def _idle_up_to(signals: Signals, cost_ns: float) -> Iterator[Claim]:
-    """Yield claims to the device's idle time between steps and in stalls, as much as was spent there."""
+    """Yield claims to the device's idle time between steps and in stalls, as much as was spent there. Where
+    no work is queued behind a step, what the host does between two steps is waited for in full: idle time
+    whose cause the trace does not show is that, too."""
     stalls = (row for row in signals.of("idle_stall") if signals.cells[row].cause != LOADER)
-    for row in (*signals.of("idle_between_steps"), *stalls):
+    untold = () if signals.runs_behind else signals.of("idle_other")
+    for row in (*signals.of("idle_between_steps"), *stalls, *untold):
         own_ns = signals.cells[row].ns_per_step
         ns = min(cost_ns, own_ns)
         cost_ns -= ns

@@ -61,7 +61,7 @@ def judge(signals: Signals) -> Outcome:
         said=f"training ran out of memory {_at(run)}{_sizes(failed) if failed else ''}"
         if out_of_memory
         else _cut(_sentence(run, ended), MOST_OF_A_SENTENCE - 1),
-        proof=f"{_filled(failed)}" if failed else "",
+        proof=(_filled(failed) or _held(failed, run)) if failed else "",
         evidence=(evidence.text("error", ended.first_line),),
         cases=("out of memory",) if out_of_memory else ("",),
         severity="error",
@@ -106,8 +106,26 @@ def _sizes(failed: OutOfMemory) -> str:
     parts = [f"{format_bytes(failed.asked_bytes)} asked" if failed.asked_bytes else ""]
     of = f" of {format_bytes(failed.limit_bytes)}" if failed.limit_bytes else ""
     parts.append(f"{format_bytes(free)} free{of}" if free is not None else "")
+    if free is None and (room := failed.limit_bytes or failed.card_bytes):
+        parts.append(f"the card has {format_bytes(room)}")
     said = ", ".join(filter(None, parts))
     return f": {said}" if said else ""
+
+
+def _held(failed: OutOfMemory, run: Run) -> str:
+    """Return what the recorded steps held at most, where the error does not state what was in use: what it
+    leaves of the card was held by something that no record shows; "" where that is not known."""
+    held, card = _peak_bytes(run), failed.limit_bytes or failed.card_bytes
+    if failed.used_bytes is not None or not held or not card:
+        return ""
+    said = f"the recorded steps held {format_bytes(held)} at most"
+    enough = held + (failed.asked_bytes or 0) <= card
+    return f"{said}: what filled the rest of the card is not recorded" if enough else said
+
+
+def _peak_bytes(run: Run) -> int:
+    """Return the most that any recorded step held; 0: not recorded."""
+    return 0 if run.steps is None else int(run.steps.peak_bytes.max(initial=0))
 
 
 def _filled(failed: OutOfMemory) -> str:

@@ -118,7 +118,9 @@ class _Builder:
         self.operations: list[Operation] = []
         self.unknown: list[str] = []
         self.custom: list[str] = []
-        self.functions = {each.name: each for each in model.functions}  # those that nothing has asked for
+        self.functions = {
+            each.name: each for each in model.functions or ()
+        }  # those that nothing has asked for
         self.results: dict[str, int] = {}  # by layer or function, the operation that gives what it returns
         self.rows: dict[int, int] = {}  # by operation, the rows that one example has of it, where not one
         self.times = 1  # the rows of one example in what the layer at hand takes

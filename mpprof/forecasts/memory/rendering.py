@@ -120,7 +120,11 @@ def _largest_batch(run: PolicyMemory) -> str:
 
 def _saving(found: MemoryForecast, run: PolicyMemory) -> str:
     saved = found.saving_bytes(run.policy, run.card)
-    if saved is None or run.policy == "float32" or (run.custom_layers and not run.xla_peak_bytes):
+    if (
+        saved is None
+        or run.policy == "float32"
+        or ((run.custom_layers or run.left_out) and not run.xla_peak_bytes)
+    ):
         return ""
     return words.size(saved) if saved >= 0 else f"{words.size(-saved)} more"
 

@@ -18,7 +18,7 @@ from mpprof.forecasts.memory.kept_for_backward import Machine
 from mpprof.model.limits import LARGEST_BATCH
 from mpprof.model.memory import KeptBytes, MemoryForecast, PolicyMemory
 from mpprof.model.quantities import first_of
-from mpprof.model.run import LayerFacts, ModelFacts, Run
+from mpprof.model.run import LayerFacts, ModelFacts, Run, RunFacts
 from mpprof.tensors import HALF
 
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
@@ -33,6 +33,7 @@ _OF_CUSTOM_LAYERS = (
     "what custom layers and functions keep beyond their input ({}): the peak is at least what is shown, and "
     "no largest batch is stated; with --compile, XLA's own assignment has all of it"
 )
+_LEFT_OUT = "{}: the peak is at least what is shown, the largest batch at most"
 FILL_RATIO = 0.9
 """What a training may fill of a card: the rest is the driver's, the libraries' and the allocator's own."""
 
@@ -62,6 +63,7 @@ def forecast(
     machine = machine_of(run, capability)
     own = states.recorded(run)
     counted = counted_slots() if own is not None and own.slots is None else None
+    left_out = _left_out(facts)
     runs, unknown = [], {}
     for policy in dict.fromkeys(policies):
         model = under(facts.model, policy)
@@ -73,21 +75,16 @@ def forecast(
         if graph.custom:
             unknown[_OF_CUSTOM_LAYERS.format(first_of(graph.custom, _NAMED))] = None
         found = backward.backward(graph, machine)
+        unknown.update(dict.fromkeys(_LEFT_OUT.format(each) for each in left_out))
         made = _policy(mine, model, policy, batch_size, graph, found, card_bytes)
-        runs.append(replace(made, card=card, card_bytes=card_bytes))
-    if narrow := [layer.name for layer in facts.model.layers if layer.quantized == "float8"]:
-        unknown[f"what {len(narrow)} float8 layers keep in 8 bits, beside the 16 bits that are counted"] = (
-            None
-        )
+        runs.append(replace(made, card=card, card_bytes=card_bytes, left_out=left_out))
     if whole := [layer.name for layer in expected.multiplying(facts.model.layers) if _is_whole(layer)]:
         unknown[
             f"what layers of whole numbers keep ({first_of(whole, _NAMED)}): counted as if they were trained"
         ] = None
     if any(one.slots_bytes is None for one in runs):
         why = f"of {own.optimizer}" if own and own.optimizer else "as the model is not compiled"
-        unknown[
-            f"the optimizer's slots, {why}: the peak is at least what is shown, the largest batch at most"
-        ] = None
+        unknown[_LEFT_OUT.format(f"the optimizer's slots, {why}")] = None
     return MemoryForecast(
         facts.model.name or run.name,
         batch_size,
@@ -96,6 +93,23 @@ def forecast(
         tuple(runs),
         _assumed(run, machine, facts.model),
         tuple(unknown),
+    )
+
+
+def _left_out(facts: RunFacts) -> tuple[str, ...]:
+    """Return what a step keeps for its backward pass and is not counted under any policy."""
+    model = facts.model
+    if model is None:
+        return ()
+    narrow = sum(layer.quantized == "float8" for layer in model.layers)
+    functions = "what functions of keras.ops between the layers keep, which this record does not list"
+    return (
+        *((functions,) if model.functions is None and not facts.is_keras_2 else ()),
+        *(
+            (f"what {narrow} float8 layers keep in 8 bits, beside the 16 bits that are counted",)
+            if narrow
+            else ()
+        ),
     )
 
 

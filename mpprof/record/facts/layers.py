@@ -15,6 +15,7 @@ from typing import Any
 from mpprof.record.backends.base import Facts, known
 from mpprof.record.facts.layer_source import arguments
 from mpprof.record.run_with_timeout import raise_if_signalled
+from mpprof.tensors import WIDTHS
 
 LAYERS = "model.layers"
 """Where a run says in `absent` that not all layers are described."""
@@ -55,7 +56,7 @@ def model_facts(model: Any, *, written: bool = False) -> Facts:
         "layers": layers,
         "layers_left_out": sum(1 for _ in found) or None,
         "outputs": _ask(lambda: [_output(tensor) for tensor in model.outputs]),
-        "functions": _ask(lambda: list(itertools.islice(_functions(model), MOST_LAYERS))) or None,
+        "functions": _ask(lambda: _between_layers(model)),
         "train_step": _train_step(model),
     }
     return known(facts)
@@ -140,7 +141,7 @@ def _children(layer: Any) -> list[Any]:
 
 def layer_facts(path: str, layer: Any) -> Facts:
     """Return one entry of run.json's `model.layers`."""
-    policy = getattr(layer, "dtype_policy", None)
+    policy = _policy(layer)
     facts: Facts = {
         "name": path,
         "class": type(layer).__name__,
@@ -156,6 +157,7 @@ def layer_facts(path: str, layer: Any) -> Facts:
         "input_shape": _ask(lambda: _shape(layer.input)),
         "output_shape": _ask(lambda: _shape(layer.output)),
         "parameters": _ask(layer.count_params) if getattr(layer, "built", False) else None,
+        "parameter_bytes": _ask(lambda: _bytes_of_whole_numbers(layer, policy)),
         "trainable": _ask(lambda: bool(layer.trainable)),
         "supports_jit": getattr(layer, "supports_jit", None),
         "masked": _ask(lambda: _masked(layer)) or None,
@@ -163,6 +165,28 @@ def layer_facts(path: str, layer: Any) -> Facts:
         "takes": _ask(lambda: _takes(layer)),
     }
     return known(facts)
+
+
+def _policy(layer: Any) -> Any:
+    """Return the policy of a layer, of a `DTypePolicyMap` the one that the layer's path has in it."""
+    policy: Any = getattr(layer, "dtype_policy", None)
+    return _ask(lambda: policy[layer.path]) if hasattr(policy, "default_policy") else policy
+
+
+def _bytes_of_whole_numbers(layer: Any, policy: Any) -> int | None:
+    """Return the bytes of the parameters of a layer that is quantised to whole numbers, whose kernel is of
+    another type than its other variables; None: of any other."""
+    if not str(getattr(policy, "quantization_mode", None)).startswith(("int", "gptq", "awq")):
+        return None
+    return sum(math.prod(map(int, one.shape)) * WIDTHS[str(one.dtype)] for one in layer.weights)
+
+
+def _between_layers(model: Any) -> list[Facts] | None:
+    """Return the functions between layers; None of a model that cannot have any: a chain, or one without a
+    graph."""
+    found = list(itertools.islice(_functions(model), MOST_LAYERS))
+    may = getattr(model, "outputs", None) and type(model).__name__ != "Sequential"
+    return found if found or may else None
 
 
 def _dtype_given(layer: Any) -> bool:

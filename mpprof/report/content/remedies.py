@@ -3,6 +3,7 @@ and what to run next."""
 
 from __future__ import annotations
 
+from mpprof.diagnosis.answer.nothing import AS_GOOD_RATIO as ABOUT_ALL_RATIO
 from mpprof.diagnosis.rules import mp806_other_vendor
 from mpprof.diagnosis.wording import WORTH_RECORDING
 from mpprof.model.answer import Answer
@@ -266,6 +267,21 @@ def lost_per_update(document: Report, code: str) -> float | None:
     found = finding(document, code)
     wasted = found is not None and code.startswith(_OF_SKIPS) and found.cost_ns_per_step
     return each - step if wasted and step is not None and each is not None and each > step else None
+
+
+def precision_is_done(document: Report) -> bool:
+    """Return whether the run is about as fast as its precision alone can make it, and nothing is to be
+    mended."""
+    answer, facts = document.answer, document.facts
+    healthy = answer.kind == "measured" and answer.leads == "nothing"
+    most = facts.attainable
+    return healthy and bool(facts.observed and most and facts.observed >= ABOUT_ALL_RATIO * most)
+
+
+def in_updates(document: Report) -> bool:
+    """Return whether the first cause lengthens each applied update: its gain is not one of a step."""
+    first = first_cause(document)
+    return first is not None and lost_per_update(document, first.code) is not None
 
 
 def of_memory(code: str) -> bool:

@@ -517,8 +517,11 @@ def test_an_estimate_that_the_error_refutes_gives_no_batch() -> None:
     assert text.startswith(
         "a batch of at most 51 instead of 64, by what was in use and asked for; in fact less"
     )
-    assert rest.startswith("at batch 64 in float32 the model's layers, weights and slots take 791 MiB (estimated) "
-                           "of 9.00 GiB in use and asked for")  # fmt: skip
+    assert rest.startswith("see what holds the rest (another model, ")
+    assert rest.endswith(
+        ": at batch 64 in float32 the model's layers, weights and slots take 791 MiB (estimated) "
+        "of 9.00 GiB in use and asked for"
+    )
 
 
 @pytest.mark.parametrize(

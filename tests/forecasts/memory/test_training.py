@@ -31,6 +31,12 @@ SEED_BYTES = 8
 
 
 def run_of(record: dict[str, Any]) -> Run:
+    """A record of a model without functions between its layers, where it lists none."""
+    model = {"functions": [], **record["model"]}
+    return _older({**record, "model": model})
+
+
+def _older(record: dict[str, Any]) -> Run:
     facts = facts_of({"run_id": "model", **record})
     return Run("model", Path(), facts, None, None, None, (), True)
 
@@ -412,3 +418,23 @@ def test_a_model_quantised_from_mixed_float16_is_one_of_mixed_float16(policy: st
         assert any(
             f"what {policies.count(narrow)} float8 layers keep in 8 bits" in said for said in found.unknown
         )
+
+
+def test_functions_that_an_older_record_does_not_list_make_the_peak_a_lower_bound() -> None:
+    """A chain of layers has none, whoever recorded it."""
+    for model, bound in (("resnet", True), ("vgg", False), ("lstm", False)):
+        record = DATA["models"].get(model)
+        if record is None:
+            continue
+        found = training.forecast(_older(record), 8, policies=("float32",), card_bytes=1 << 36)
+        (run,) = found.runs
+        assert ("peak_bytes" in run.at_least, run.at_most == ("largest_batch",)) == (bound, bound)
+        assert any("functions of keras.ops" in text for text in found.unknown) == bound
+
+
+def test_what_float8_layers_keep_beside_the_count_makes_the_peak_a_lower_bound() -> None:
+    layer = {"name": "d", "class": "Dense", "parameters": 72, "input_shape": [None, 8], "output_shape": [None, 8],
+             "dtype_policy": "float8_from_mixed_float16"}  # fmt: skip
+    (run,) = training.forecast(chain(layer), 8, policies=("mixed_float16",), card_bytes=1 << 36).runs
+    assert "peak_bytes" in run.at_least
+    assert run.at_most == ("largest_batch",)
