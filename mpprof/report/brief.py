@@ -472,6 +472,8 @@ def _first_clauses(text: str, width: int) -> str:
         for kept in range(len(clauses), 0, -1):
             said = separator.join(clauses[:kept])
             if len(wrapped(f"! {said}", width, hang=2)) <= LINES_OF_WARNINGS:
+                if separator == ": " and len(said) < width:  # what follows may be what matters
+                    break
                 return said
     lines = wrapped(f"! {text}", width - 4, hang=2)[:LINES_OF_WARNINGS]
     return f"{' '.join(line.strip() for line in lines)[2:]} …"

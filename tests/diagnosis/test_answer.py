@@ -11,6 +11,7 @@ import pytest
 
 from mpprof.api import workflows
 from mpprof.diagnosis.answer import compose
+from mpprof.diagnosis.wording import LONGEST, fit
 from mpprof.model.account import Limit
 from mpprof.model.answer import Answer
 from mpprof.model.finding import Diagnosis
@@ -47,6 +48,13 @@ def test_a_pair_keeps_the_rules(name: str, base: str) -> None:
 def ended(reason: str, error: str, text: str | None = None) -> Diagnosis:
     table = c.steps(60)
     return diagnosed(c.case(run=c.run(c.facts(ended=Ended(reason, error, text)), table), table=table))
+
+
+def test_of_an_error_below_an_errors_type_the_words_are_said() -> None:
+    words = "TypeError: `generator` yielded an element that could not be converted to the expected type, which was"
+    found = ended("error", "InvalidArgumentError", f"{words} float32 and not a text of so many letters")
+    (said,) = [each.said for each in found.findings if each.code == "MP913"]
+    assert "TypeError: `generator` yielded an element that could not be converted" in fit(said, LONGEST - 1)
 
 
 def alone(*cells: c.Cell, **facts) -> Diagnosis:

@@ -463,6 +463,15 @@ def test_mp911_limits(steady, said) -> None:
     assert says("MP911", c.case(table=table, steps=c.summary(table, steady=steady))) == said
 
 
+def test_mp911_of_many_short_fits_asks_for_longer_ones() -> None:
+    table = replace(c.steps(320), fit=np.repeat(np.arange(1, 41), 8))
+    got = finding("MP911", c.case(table=table, steps=c.summary(table, steady=0)))
+    assert got.summary.startswith("of 320 steps in 40 fits none is a steady one")
+    assert "longer fits: 60 steps or more" in got.remedy
+    one = finding("MP911", c.case(table=c.steps(320), steps=c.summary(c.steps(320), steady=0)))
+    assert "steady steps" in one.remedy
+
+
 def test_mp911_needs_steps() -> None:
     assert "no step log was recorded" in says("MP911", c.case())
 

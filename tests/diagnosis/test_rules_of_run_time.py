@@ -195,6 +195,17 @@ def test_idle_time_between_steps_of_jax_is_not_cleared_where_the_wait_was_not_re
     assert says("MP301", case(old, tmp_path / "busy", c.account(c.healthy(100)))) == "clear"
 
 
+def test_of_fits_too_short_for_a_steady_step_it_is_not_said_that_there_is_no_log() -> None:
+    table = replace(c.steps(320), fit=np.repeat(np.arange(1, 41), 8))
+    short = c.case(
+        records=c.facts(framework={"keras": "3.15.1", "backend": "jax"}),
+        account=c.account(c.cell("idle_between_steps", 70), c.healthy(30)),
+        table=table,
+        steps=replace(c.summary(table, steady=0), first_steady=None),
+    )
+    assert says("MP301", short).endswith("that wait was not recorded: no recorded step is a steady one")
+
+
 # --- MP305 slow-callbacks
 
 

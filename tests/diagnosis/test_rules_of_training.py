@@ -212,6 +212,19 @@ def test_mp807_is_sure_only_where_the_hardware_says_so() -> None:
     assert finding("MP807", drifting(0.2, samples([1.4e9] * 8, ("gpu_idle",)))).confidence == "low"
 
 
+def test_mp807_costs_no_more_than_the_step_and_is_not_judged_of_uneven_steps() -> None:
+    grown = c.steps([10.0] * 110 + [40.0] * 90)
+    summary = c.summary(grown)
+    got = finding("MP807", c.case(table=grown, steps=summary))
+    assert got.cost_ns_per_step is not None
+    assert got.cost_ns_per_step < 23.5e6  # the mean step; the last quarter is 30 ms above the first
+    assert got.cost_ns_per_step == pytest.approx(13.5e6, rel=0.1)
+    uneven = c.steps([2.0] * 100 + [2.0, 12.0, 12.0] * 34)
+    assert "uneven" in says("MP807", c.case(table=uneven, steps=c.summary(uneven)))
+    stalled = c.steps([10.0] * 40 + [2000.0] + [10.0] * 110 + [12.0] * 50)
+    assert "uneven" in says("MP807", c.case(table=stalled, steps=c.summary(stalled)))
+
+
 def test_mp807_needs_steps() -> None:
     few = c.steps(89)
     assert "steady steps" in says("MP807", c.case(table=few, steps=c.summary(few)))

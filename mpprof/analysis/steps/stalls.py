@@ -337,12 +337,21 @@ def _place(run: Run, times: stepping.Averaged, long: Int64, *, in_rounds: bool) 
     on_torch = run.facts is not None and run.facts.framework.get("backend") == "torch"
     if in_rounds and (on_torch or within > between):
         return LOADER, between if on_torch else within
-    if between > within:
-        what = "input, callbacks or the loop" if on_torch else "callbacks or the loop"
-        return f"stalls between two calls ({what})", 0.0
     compiled = spent.compiles(run)
-    what = "input or compiling" if compiled is None or compiled.calls else "input, or the step itself"
-    return f"stalls within the training function ({what})", 0.0
+    measured = spent.input_ns(run) is not None
+    own = run.facts is not None and run.facts.framework.get("loop") == "custom"
+    if between > within:
+        what = "your own code" if own else "callbacks or the loop"
+        return f"stalls between two calls ({'input, ' if on_torch and not measured else ''}{what})", 0.0
+    may = [
+        *([] if measured else ["input"]),
+        *([] if compiled is not None and not compiled.calls else ["compiling"]),
+    ]
+    if own:
+        return f"stalls within the step ({' or '.join([*may, 'your own code in it'])})", 0.0
+    if len(may) < 2:
+        return f"stalls within the training function ({', or '.join([*may, 'the step itself'])})", 0.0
+    return f"stalls within the training function ({' or '.join(may)})", 0.0
 
 
 def _ordinal(number: int) -> str:

@@ -218,6 +218,7 @@ VALIDITY = (
         '{recorder}("logs/run", profile_steps="auto")', "not asked",
     ),
     Row("MP911", ANY, "train for at least {enough} steady steps (about {twice} in all)"),
+    Row("MP911", ANY, "train with longer fits: {twice} steps or more in one", case="short fits"),
     Row(
         "MP911", KERAS - ON_TORCH,
         "make each epoch several calls of the training function: smaller batches, fewer steps_per_execution, or "

@@ -174,7 +174,11 @@ def _fetches_on_host(signals: Signals) -> bool:
 
 def _why_not_recorded(signals: Signals) -> str:
     found = known(signals.run_time)
-    return (found.absent.get("input") if found else None) or "there is no step log"
+    if reason := found.absent.get("input") if found else None:
+        return reason
+    if (summary := known(signals.summary)) is None:
+        return "there is no step log"
+    return "the records do not have it" if summary.steady else "no recorded step is a steady one"
 
 
 def _by_recorded_wait(signals: Signals, wait_ns: float, step_ns: float) -> Outcome:

@@ -5,12 +5,13 @@ What it means
     does not describe a run that slows down.
 
 How we know
-    The median of the last quarter of steady steps against that of the first. Hardware samples in which the
+    The mean of the last quarter of steady steps against that of the first, and their medians, which have to
+    agree. Where stalls take much of either quarter, it is not judged. Hardware samples in which the
     clock falls, or the driver names a reason, make the confidence high. Without them the data or another
     process may be the reason, and the confidence is low.
 
 What it costs
-    The difference between the two medians.
+    The mean of all steady steps above that of the first quarter.
 
 When to ignore
     When batches grow by design (sequence length by bucket).
@@ -25,6 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
+from mpprof.analysis.steps.stalls import NOTABLE_RATIO
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, need
 from mpprof.diagnosis.signals import Signals
@@ -35,9 +37,9 @@ CODE, SLUG, TITLE = "MP807", "throttling", "The step grew slower during the run"
 ABOUT = "throttling"
 
 FEWEST_STEPS = 80
-"""Twenty steps in each quarter make a median worth comparing."""
+"""Twenty steps in each quarter make a mean worth comparing."""
 INFO_RATIO, WARNING_RATIO = 0.05, 0.10
-"""Two medians of one steady run differ by less than 5 %."""
+"""Two means of one steady run differ by less than 5 %."""
 CLOCK_FALL_RATIO = 0.03
 """Boost clocks move by a percent or two by themselves."""
 
@@ -56,12 +58,17 @@ def judge(signals: Signals) -> Outcome:
             f"fewer than {FEWEST_STEPS} steady steps: drift cannot be told from noise; train longer"
         )
     quarter = len(times) // 4
-    early, late = median(times[:quarter]), median(times[-quarter:])
-    drift = late / early - 1
+    first, last = times[:quarter], times[-quarter:]
+    early, late = float(first.mean()), float(last.mean())
+    for mean, each in ((early, first), (late, last)):
+        if not 1 / NOTABLE_RATIO < mean / median(each) < NOTABLE_RATIO:
+            return Unable("the steps are uneven, with stalls among them: drift cannot be told from these")
+    drift = min(late / early, median(last) / median(first)) - 1
+    cost_ns = float(times.mean()) - early
     if drift < INFO_RATIO:
         return Clear(f"the last quarter's steps took {format_ratio(drift)} longer than the first's")
     if signals.on_cpu:
-        return _on_a_cpu(drift, early, late)
+        return _on_a_cpu(drift, early, late, cost_ns)
     cause = _in_hardware(signals)
     return Found(
         summary=f"steps took {format_ratio(drift)} longer at the end than at the beginning"
@@ -70,13 +77,13 @@ def judge(signals: Signals) -> Outcome:
         + (f": {cause[0]}" if cause else ""),
         evidence=(
             evidence.ratio("last quarter above the first", drift, INFO_RATIO),
-            evidence.ns("median at first", early),
-            evidence.ns("median at last", late),
+            evidence.ns("mean at first", early),
+            evidence.ns("mean at last", late),
             *((cause[1],) if cause else ()),
         ),
         confidence="high" if cause else "low",
         severity="warning" if drift >= WARNING_RATIO else "info",
-        cost_ns=late - early,
+        cost_ns=max(0.0, cost_ns),
     )
 
 
@@ -104,18 +111,18 @@ def _in_hardware(signals: Signals) -> tuple[str, Evidence] | None:
     )
 
 
-def _on_a_cpu(drift: float, early: float, late: float) -> Outcome:
+def _on_a_cpu(drift: float, early: float, late: float, cost_ns: float) -> Outcome:
     """Return the finding for a run without a GPU whose clock could fall: the usual reason is what else the
     machine does."""
     return Found(
         summary=f"steps took {format_ratio(drift)} longer at the end than at the beginning",
         evidence=(
             evidence.ratio("last quarter above the first", drift, INFO_RATIO),
-            evidence.ns("median at first", early),
-            evidence.ns("median at last", late),
+            evidence.ns("mean at first", early),
+            evidence.ns("mean at last", late),
         ),
         cases=("cpu",),
         confidence="low",
         severity="info",
-        cost_ns=late - early,
+        cost_ns=max(0.0, cost_ns),
     )

@@ -19,6 +19,8 @@ Sources
 
 from __future__ import annotations
 
+import numpy as np
+
 from mpprof.analysis.steps.statistics import epochs_of_one_call
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, Unable, known, need
@@ -59,6 +61,18 @@ def judge(signals: Signals) -> Outcome:
             cases=("epochs of one call",),
             values={"enough": ENOUGH_STEPS},
             severity="warning",
+        )
+    ran, fits = need(signals.summary).count, len(np.unique(table.fit)) if table is not None else 1
+    if fits > 1 and ran >= 2 * ENOUGH_STEPS:
+        return Found(
+            summary=(
+                f"of {format_count(ran)} steps in {format_count(fits)} fits {steady or 'none'} "
+                f"{'is a steady one' if steady < 2 else 'are steady ones'}: each fit begins with a warm-up"
+            ),
+            evidence=(evidence.count("steady steps", steady, ENOUGH_STEPS), evidence.count("fits", fits)),
+            cases=("short fits",),
+            values={"twice": 2 * ENOUGH_STEPS},
+            severity="warning" if steady < FEW_STEPS else "info",
         )
     few = (
         f"only {steady} steady {'step was' if steady == 1 else 'steps were'}"

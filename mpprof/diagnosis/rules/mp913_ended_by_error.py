@@ -23,6 +23,7 @@ from __future__ import annotations
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import ERROR, Clear, Found, NotApplicable, Outcome, Unable
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.wording import LONGEST as MOST_OF_A_SENTENCE
 from mpprof.model.memory import OutOfMemory
 from mpprof.model.quantities import format_bytes
 from mpprof.model.run import Ended, Run
@@ -59,7 +60,7 @@ def judge(signals: Signals) -> Outcome:
         summary=_sentence(run, ended),
         said=f"training ran out of memory {_at(run)}{_sizes(failed) if failed else ''}"
         if out_of_memory
-        else "",
+        else _cut(_sentence(run, ended), MOST_OF_A_SENTENCE - 1),
         proof=(_filled(failed) or _held(failed, run)) if failed else "",
         evidence=(evidence.text("error", ended.first_line),),
         cases=("out of memory",) if out_of_memory else ("",),
@@ -70,11 +71,16 @@ def judge(signals: Signals) -> Outcome:
 
 def _sentence(run: Run, ended: Ended) -> str:
     """Return how the training ended, after which recorded step and with which words."""
-    line = ended.first_line
-    said = line if len(line) <= LONGEST else f"{line[:LONGEST].rsplit(' ', 1)[0]} …"
+    said = _cut(ended.first_line, LONGEST)
     if ended.reason == "out_of_memory":
         return f"training ran out of memory {_at(run)}{f': {said}' if said else ''}"
     return f"training stopped {_at(run)} with {said or 'an error'}"
+
+
+def _cut(text: str, most: int) -> str:
+    """Return the text in about this many characters. The words of an error are cut after any of them: what
+    stands before a colon is often its type alone."""
+    return text if len(text) <= most else f"{text[: most - 2].rsplit(' ', 1)[0]} …"
 
 
 def _at(run: Run) -> str:

@@ -227,6 +227,20 @@ def test_tracings_and_a_callback_on_record_come_before_the_period_of_a_loader() 
     assert "loader" not in str(found(saved))
 
 
+def test_a_loop_whose_input_was_measured_may_run_code_of_its_own() -> None:
+    values = np.array([3000.0, *noisy(299)])
+    values[[20, 31, 77, 130, 131, 250]] = 200
+    loop = c.facts(framework={"keras": "3.15.1", "backend": "tensorflow", "loop": "custom"})
+    waited = {"input_wait_ns": np.full(300, 1000)}
+    said = str(found(run_of(values.tolist(), facts=loop, **waited)))
+    assert said.endswith("each stalls within the step (compiling or your own code in it)")
+    gaps = np.where(values == 200, 190.0, 0.0)
+    between = str(found(run_of(values.tolist(), gaps=gaps.tolist(), facts=loop, **waited)))
+    assert between.endswith("each stalls between two calls (your own code)")
+    of_fit = str(found(run_of(values.tolist(), facts=c.facts(), **waited)))
+    assert of_fit.endswith("each stalls within the training function (compiling, or the step itself)")
+
+
 def on_host(own_ms: np.ndarray, timed: np.ndarray, *lines: tuple[int, int, int, float], epoch: int) -> Run:
     """A run on JAX: what each call takes on the host, and the calls at whose end the device was waited for, each
     timed with those before it in its epoch of so many calls."""
