@@ -29,7 +29,7 @@ def pytest_sessionfinish() -> None:
 
 
 HERE = Path(__file__).parent
-LONG = ("browser", "numbers", "launch", "record", "frozen", "fuzz", "forecasts", "cli", "traces", "")
+LONG = ("browser", "numerics", "launch", "record", "frozen", "fuzz", "forecasts", "cli", "traces", "")
 """The folders whose files take longest for the few tests that they hold: a browser, trainings, processes, thousands of
 inputs; "" are the files beside the folders. The rest is many short tests."""
 

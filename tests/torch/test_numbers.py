@@ -10,7 +10,7 @@ from tests.torch.training import keras
 
 pytest.importorskip("ml_dtypes")
 
-from tests.numbers import lost_updates, oracle, planted, setups
+from tests.numerics import lost_updates, oracle, planted, setups
 
 pytestmark = pytest.mark.framework
 

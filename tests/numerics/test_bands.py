@@ -9,7 +9,7 @@ import pytest
 
 import mpprof
 from mpprof.numbers import band
-from tests.numbers.on_tensorflow import keras, tf
+from tests.numerics.on_tensorflow import keras, tf
 
 pytestmark = pytest.mark.framework
 MODELS = 20

@@ -12,7 +12,7 @@ import mpprof
 from mpprof.cli import main
 from mpprof.numbers import files
 from mpprof.store import read_records
-from tests.numbers.on_tensorflow import keras, tf
+from tests.numerics.on_tensorflow import keras, tf
 
 pytestmark = pytest.mark.framework
 ROWS, STEPS = 16, 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.numbers.on_tensorflow import setups
+from tests.numerics.on_tensorflow import setups
 
 pytestmark = pytest.mark.framework
 FEW = ("dropout", "plain attributes")

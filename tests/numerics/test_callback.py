@@ -16,7 +16,7 @@ from mpprof.errors import UsageError
 from mpprof.numbers import files
 from mpprof.runs.loading import load
 from mpprof.store import read_records
-from tests.numbers.on_tensorflow import keras, setups, tf
+from tests.numerics.on_tensorflow import keras, setups, tf
 
 pytestmark = pytest.mark.framework
 FEW = ("batch norm",)

@@ -2,7 +2,7 @@
 
 Weights are constants, so that what a layer gives can be computed apart, by hand or in NumPy's float64.
 
-    KERAS_BACKEND=jax python -m tests.numbers.planted [NAME …]
+    KERAS_BACKEND=jax python -m tests.numerics.planted [NAME …]
 """
 
 from __future__ import annotations

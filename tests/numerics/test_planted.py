@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.numbers import work
-from tests.numbers.on_tensorflow import keras, oracle, planted, setups
+from tests.numerics import work
+from tests.numerics.on_tensorflow import keras, oracle, planted, setups
 from tests.record.processes import done_on_jax
 
 pytestmark = pytest.mark.framework

@@ -16,7 +16,7 @@ def _write(folder: Path, **answers: Any) -> None:
 
 def few(folder: Path) -> None:
     """Write the answers for every change."""
-    from tests.numbers import lost_updates, oracle, planted
+    from tests.numerics import lost_updates, oracle, planted
 
     _write(
         folder,
@@ -31,7 +31,7 @@ def few(folder: Path) -> None:
 
 def one(folder: Path) -> None:
     """Write what is wrong of the planted break, or of the setup, whose name is in the environment."""
-    from tests.numbers import planted, setups
+    from tests.numerics import planted, setups
 
     name = os.environ["NAME"]
     if name in setups.SETUPS:
@@ -43,7 +43,7 @@ def one(folder: Path) -> None:
 
 def _looked_at_by_a_callback(folder: Path) -> dict[str, Any]:
     """Return digests of a training that the callback looks at and of one that it does not, and its looks."""
-    from tests.numbers import setups
+    from tests.numerics import setups
 
     digest, found = setups.trained("dropout", folder / "run", shuffle=False)
     return {"with": digest, "without": setups.trained("dropout", None, shuffle=False)[0], **found}
@@ -56,7 +56,7 @@ def _within_an_epoch() -> dict[str, Any]:
     import numpy as np
 
     import mpprof
-    from tests.numbers import setups
+    from tests.numerics import setups
 
     scales: list[float] = []
 
@@ -85,7 +85,7 @@ def _computed_again() -> list[list[str]]:
     import keras
 
     import mpprof
-    from tests.numbers.planted import case, dense, filled
+    from tests.numerics.planted import case, dense, filled
 
     with keras.RematScope(mode="full"):
         again = dense(4, 0.1, "again")

@@ -10,7 +10,7 @@ import numpy as np
 
 import mpprof
 from mpprof.numbers.tallies import HALF
-from tests.numbers.oracle import TYPES
+from tests.numerics.oracle import TYPES
 
 RATE = 2.0**-12
 

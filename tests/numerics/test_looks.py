@@ -14,8 +14,8 @@ from mpprof.cli import main
 from mpprof.errors import NotFoundError, UnableError, UsageError
 from mpprof.numbers import files, text
 from mpprof.numbers.looks import Looks
-from tests.numbers.on_tensorflow import keras, lost_updates, planted, tf
-from tests.numbers.planted import ROWS, Made, case, dense, filled
+from tests.numerics.on_tensorflow import keras, lost_updates, planted, tf
+from tests.numerics.planted import ROWS, Made, case, dense, filled
 
 layers, ops = keras.layers, keras.ops
 pytestmark = pytest.mark.framework
