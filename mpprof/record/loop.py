@@ -28,6 +28,7 @@ from mpprof.record.end_of_fit import ANNOUNCE, Announce, last_line, tell
 from mpprof.record.facts.dataset import describe_input
 from mpprof.record.facts.ended import ended
 from mpprof.record.facts.fit import Evaluation
+from mpprof.record.facts.process import NO_WEIGHTS
 from mpprof.record.profile.window import Plan, ProfileSteps
 from mpprof.record.profile.window_signal import SignalledWish, checked_signal
 from mpprof.record.recorder import Recorder, warn_once
@@ -523,3 +524,4 @@ class _LoopSession(FitSession):
         else:
             self._described = True
             self.recorder.absent["model"] = "no model was given"
+            self.recorder.absent["non_finite_weights"] = NO_WEIGHTS  # no second run.json at the end

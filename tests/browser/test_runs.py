@@ -22,7 +22,7 @@ from tests.paths import SAMPLES
 pytestmark = pytest.mark.browser
 _ALL_FILLED = (
     "() => document.querySelector('#runs[data-drawn]') && !document.querySelector('#runs [aria-busy]')"
-    " && !document.querySelector('#runs-worst').textContent.startsWith('Reading ')"
+    " && !document.querySelector('#runs-worst')?.textContent.startsWith('Reading ')"
 )
 FIRST = "recorded-h200-transformer-mixed-float16"
 """The measured sample that is the furthest from what precision alone could give."""
@@ -283,7 +283,7 @@ def test_which_run_to_look_at_is_judged_once_all_are_read_and_a_search_finds_row
     seen.page.wait_for_function(f"said => ({worst})() === said", arg=f"Reading 0 of {count}")
     seen.page.wait_for_function("() => document.querySelectorAll('#runs [aria-busy]').length > 0")
     seen.page.unroute("**/run.json*")  # which lets those go that were held
-    seen.page.wait_for_function(f"() => ({worst})().startsWith('Look at first: ')", timeout=120_000)
+    seen.page.wait_for_function(f"() => ({worst})()?.startsWith('Look at first: ')", timeout=120_000)
     assert seen.page.locator("#runs [aria-busy]").count() == 0
     seen.page.fill("#runs-search", "gtx1080ti float16")
     shown = seen.page.locator("#runs tr[data-run]:visible")

@@ -60,7 +60,7 @@ def links(answer: Any) -> list[str]:
             for each in value:
                 walk(each)
         elif isinstance(value, str):
-            found.extend([value] if key == "href" else re.findall(r' href="([^"]*)"', value))
+            found.extend([value] if key == "href" else re.findall(r'<\w[^<>]* href="([^"]*)"', value))
 
     walk(answer.get_json())
     return [each for each in found if not each.startswith("#")]

@@ -96,8 +96,8 @@ DEFECTS = (
     Defect(
         "a number as the name of a class: 12 s",
         "mpprof/store/facts.py",
-        'class_name=bounded.name(record, "class") or "",',
-        'class_name=record.get("class") or "",',
+        'class_name=bounded.name(record, "class") or "",\n        compute_dtype',
+        'class_name=record.get("class") or "",\n        compute_dtype',
         (f"{_BOUNDS}::test_a_class_that_is_no_name_is_none",),
     ),
     Defect(

@@ -4,7 +4,7 @@ What it means
     A Keras layer takes its dtype policy when it is created. A model that was built before
     `set_dtype_policy`, or loaded with its float32 policies saved in it, goes on computing in float32 without
     a warning: nothing is gained, and the optimizer gets no loss scaling either. So do layers that the script
-    makes with `dtype="float32"`; where all are, that is what is said.
+    makes with `dtype="float32"`; where all are, the finding names that.
 
 How we know
     The process' policy was recorded as mixed_float16 or mixed_bfloat16, and every layer that multiplies

@@ -17,6 +17,7 @@ from mpprof.record.keras_compat import KERAS_2, keras_of
 from mpprof.record.recorder import Recorder
 from mpprof.record.run_with_timeout import with_timeout
 
+NO_WEIGHTS = "no model was given whose weights could be looked at"
 _LAUNCHED = "mpprof.launch.beginning"
 """The module with which a process begins that `mpprof run` or `mpprof try` has started."""
 NO_LOG_PATH = (
@@ -70,7 +71,7 @@ def describe_weights(recorder: Recorder, model: Any) -> None:
     # Without a timeout: TensorFlow starts anew in each thread, and crashes if it cannot open files there.
     found = non_finite_weights(getattr(model, "model", model))
     if found is None:
-        recorder.absent["non_finite_weights"] = "no model was given whose weights could be looked at"
+        recorder.absent["non_finite_weights"] = NO_WEIGHTS
     elif recorder.facts.get("fits"):
         recorder.facts["fits"][-1]["non_finite_weights"] = found
 
