@@ -29,7 +29,7 @@ STATEMENTS = {
     "mpprof/launch": 950,
     "mpprof/model": 2_870,
     "mpprof/numbers": 1_790,
-    "mpprof/record": 6_180,
+    "mpprof/record": 6_190,
     "mpprof/report": 4_060,
     "mpprof/runs": 450,
     "mpprof/store": 1_130,
