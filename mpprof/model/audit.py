@@ -58,7 +58,7 @@ class AuditMemory:
     """What a training at the audit's batch is estimated to take under one policy, and the most examples that
     fit the card (None: its memory is not known, or the model has custom layers). `without_slots`: the
     optimizer's are not known and left out, so that the peak is too low and the batch too high.
-    `custom_layers`: what they keep is not known and left out, and so is `left_out`: the peak is too low."""
+    What `custom_layers` keep is not known; it is not counted, nor is `left_out`: the peak is too low."""
 
     policy: str
     peak_bytes: int

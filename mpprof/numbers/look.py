@@ -139,7 +139,7 @@ class _Look:
         return found
 
     def _is_wide(self) -> bool:
-        """Return whether nothing that was seen has 16 bits."""
+        """Return whether all that was seen is wider than 16 bits."""
         return not any(entry.tally.dtype in HALF for entry in self._entries)
 
     def _flow(self) -> Flow:
@@ -290,8 +290,8 @@ class _Look:
         return any(each.dtype in HALF for op in ops for each in (*op.inputs, *op.outputs))
 
     def _safe(self, entry: Entry, other: Entry | None) -> bool | None:
-        """Return whether an output, as it is in float32, where that is known, fits float16, and is not broken
-        by its own layer; None for gradients, which a loss scale moves."""
+        """Return whether float16 holds an output, and its own layer does not break it; None for gradients,
+        which a loss scale moves. Its values are those in float32, where they are known."""
         if entry.tensor != "output":
             return None
         shares = (other or entry).tally.would_be("float16")

@@ -124,7 +124,8 @@ def values(model: Any) -> list[tuple[Any, Any]]:
 
 
 def put_back() -> Callable[[], None]:
-    """Return what gives the backend's own generators their state: it has none that a model may use."""
+    """Return what gives the backend's own generators their state: nothing. A model that changes a
+    `tf.random.Generator` is refused; a stateful op of `tf.random` draws anew in each pass."""
     return lambda: None
 
 

@@ -125,6 +125,8 @@ def test_a_keras_that_is_being_imported_is_left_for_later(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "keras", ModuleType("keras"))
     monkeypatch.setitem(sys.modules, "tf_keras", ModuleType("tf_keras"))
     watch_fits()
+    assert not hasattr(sys.modules["keras"], "Model")
+    assert not hasattr(sys.modules["tf_keras"], "Model")
 
 
 def test_a_hook_waits_for_an_import_that_ends_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

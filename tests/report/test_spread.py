@@ -41,7 +41,7 @@ def test_a_mean_beyond_its_steps_counts_what_lies_between_them(tmp_path: Path) -
     document = report(tmp_path, UNLIKE_US)
     document["time"]["spread"] = {"shortest_ns": 115e6, "median_ns": 120e6, "longest_ns": 300e6}
     assert (
-        "step 737 ms (mean of 3 steps, without what lies between them 115 ms to 300 ms, median 120 ms)"
+        "step 737 ms (mean of 3 steps; 115 ms to 300 ms without what lies between them, median 120 ms)"
         in said(document)[0]
     )
 

@@ -83,7 +83,7 @@ def judge(signals: Signals) -> Outcome:
         ),
         confidence="high" if cause else "low",
         severity="warning" if drift >= WARNING_RATIO else "info",
-        cost_ns=max(0.0, cost_ns),
+        cost_ns=cost_ns if cost_ns > 0 else None,
     )
 
 
@@ -124,5 +124,5 @@ def _on_a_cpu(drift: float, early: float, late: float, cost_ns: float) -> Outcom
         cases=("cpu",),
         confidence="low",
         severity="info",
-        cost_ns=max(0.0, cost_ns),
+        cost_ns=cost_ns if cost_ns > 0 else None,
     )

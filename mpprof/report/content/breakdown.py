@@ -88,7 +88,7 @@ def spread(time: Time) -> str:
         return ""
     ends = f"{words.duration(found.shortest_ns)} to {words.duration(found.longest_ns)}"
     within = found.shortest_ns <= time_whole(time) <= found.longest_ns
-    ends = f" of {ends}" if within else f", without what lies between them {ends}"
+    ends = f" of {ends}" if within else f"; {ends} without what lies between them"
     return ends if time.window_steps == 2 else f"{ends}, median {words.duration(found.median_ns)}"
 
 
