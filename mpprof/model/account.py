@@ -35,7 +35,8 @@ SHOWN_AS: dict[Class, str] = {
     "norm": "norm", "reduce": "reduce", "elementwise": "elementwise", "gather_scatter": "elementwise",
     "cast": "cast", "layout": "cast", "optimizer": "rest", "loss_scale": "rest", "other": "rest",
     "comm": "copy", "copy": "copy", "unknown": "unknown", "profiling": "unknown",
-} | dict.fromkeys(IDLE_CLASSES, "wait")  # fmt: skip
+    **dict.fromkeys(IDLE_CLASSES, "wait"),
+}  # fmt: skip
 """What a picture and its sentence show as one, of all classes but matrix work."""
 
 _ROLES: dict[Family, Class] = {

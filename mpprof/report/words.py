@@ -284,6 +284,7 @@ WHOLE_STEP, THIS_RUN, PROFILED, MEASURED = (
 )
 COMPUTED, ESTIMATED, IN_16_BITS = "computed", "estimated", "in 16 bits"
 PRECISION_ALONE, AFTER_CHANGE, AFTER_CHANGES = "precision alone", "after the change", "after the changes"
+IN_FLOAT32, ALONE_MEANS = "in float32", "precision alone: the float32 step with only its type changed"
 NO_MORE = "Why no more: "
 HOST_LIMITS, HOST_LIMITED = "as long as the host needs", "computed, host limits"
 WAITS_STAY = "its waits as in float32"

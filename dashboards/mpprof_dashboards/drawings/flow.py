@@ -289,6 +289,8 @@ def _after(document: Report) -> Bar | None:
             own.pop(each.key, replace(each, ns=0.0)) for each in _this_run(document, step).segments
         ) + tuple(own.values())
     note = words.HOST_LIMITED if document.facts.limited_by == "host" else words.COMPUTED
+    if document.speedup and document.speedup.how_to_switch:
+        note += f", {words.IN_FLOAT32}"
     return Bar("after", name, note, parts, said, computed=True)
 
 
@@ -390,7 +392,8 @@ def draw(flow: Flow, label: str = "", query: str = "") -> str:
     for row, bar in enumerate(flow.bars):
         height = _LOW_HEIGHT if bar.computed else _HEIGHT
         below = row == 1 and bool(flow.bands)
-        names.append(_names(bar, y, height, below=below))
+        twice = sum(each.name == bar.name for each in flow.bars) > 1
+        names.append(_names(bar, y, height, below=below, twice=twice))
         inside.append(_bar(bar, y, height, whole, query if bar.key == "step" else ""))
         y += height
         if row == 0 and flow.bands:
@@ -433,17 +436,19 @@ def _pattern(kind: str) -> str:
     )
 
 
-def _names(bar: Bar, y: float, height: int, *, below: bool) -> str:
-    """Return a bar's name twice: to its left for a wide drawing, above or below it for a narrow one."""
+def _names(bar: Bar, y: float, height: int, *, below: bool, twice: bool) -> str:
+    """Return a bar's name for a wide drawing, to its left, and for a narrow one, above or below it, with the
+    note that tells it from another bar of that name (`twice`)."""
     strong = " mp-flow-strong" if bar.strong else ""
     middle = y + height / 2
     beside = svg.text(
         bar.name, x=-14, y=middle + (-2 if bar.note else _MIDDLE), class_=f"mp-flow-name{strong}"
     )
     beside += svg.text(bar.note, x=-14, y=middle + 12, class_="mp-flow-note")
-    said = words.joined((bar.name, words.duration(bar.ns), bar.said.partition(";")[0]))
+    name = f"{bar.name}, {bar.note}" if twice else bar.name
+    said = words.joined((name, words.duration(bar.ns), bar.said.partition(";")[0]))
     place = {"x": 0, "y": y + height + 14 if below else y - 5}
-    above = svg.text(said, **place, class_=f"mp-flow-above{strong}", data_of=bar.key, data_name=bar.name)
+    above = svg.text(said, **place, class_=f"mp-flow-above{strong}", data_of=bar.key, data_name=name)
     return svg.element("g", beside, class_="mp-flow-wide") + svg.element("g", above, class_="mp-flow-narrow")
 
 
