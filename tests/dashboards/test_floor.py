@@ -4,12 +4,15 @@ of the picture."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from mpprof_dashboards.drawings import flow
 from mpprof_dashboards.pages import why
 
 from mpprof.analysis.breakdown.roofline import model_flops
+from mpprof.diagnosis.answer import compose
+from mpprof.model.run import Ended
 from mpprof.report import brief, markdown, text
 from mpprof.report.json import report
 from tests import samples
@@ -77,3 +80,14 @@ def test_a_step_without_a_change_says_so() -> None:
     said = samples.diagnosed("gtx1080ti-mixed-float16", "gtx1080ti-float32").answer.floor
     assert said.startswith("float32 takes 63.1 ms, as measured; this run's 67.4 ms: ")
     assert "of the card's float32 rate" in said
+
+
+def test_memory_that_no_record_shows_is_why_no_more_fits() -> None:
+    """A GTX 1080 Ti has 11,718,230,016 bytes, and 758 MiB were recorded at the peak."""
+    found = samples.diagnosed("gtx1080ti-mixed-float16")
+    error = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 3221225472 bytes."
+    run = replace(found.run, facts=replace(found.run.facts, ended=Ended("out_of_memory", error, None)))
+    assert compose(replace(found, run=run)).floor == (
+        "758 MiB recorded and 3.00 GiB asked fit into 10.9 GiB: 7.16 GiB were taken by something that no record "
+        "shows."
+    )

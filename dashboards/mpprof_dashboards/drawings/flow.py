@@ -15,6 +15,7 @@ from mpprof.model.account import SHOWN_AS, tells
 from mpprof.report import units, words
 from mpprof.report.content import (
     SMALL_RATIO,
+    Parts,
     baseline_after,
     baseline_words,
     changes_type,
@@ -118,7 +119,7 @@ def flow_of(document: Report, base: Time | None = None) -> Flow:
     return Flow((*bars, *others), bands)
 
 
-def _segments(parts: Mapping[tuple[str, str], float], per: str) -> tuple[Segment, ...]:
+def _segments(parts: Parts, per: str) -> tuple[Segment, ...]:
     """Return the parts as segments, those that look the same as one; what they consist of is in the hint."""
     grouped: dict[tuple[str, str], dict[str, float]] = {}
     for (role, place), ns in parts.items():
@@ -186,7 +187,7 @@ def _baseline(document: Report, base: Time | None) -> Bar | None:
     if step is None or facts.unlike or speedup is None:
         return None
     name = baseline_words(document)
-    parts: dict[tuple[str, str], float] = {}
+    parts: Parts = {}
     for part in speedup.slices:
         key = part.category, "unknown" if part.category == "matmul" else ""
         parts[key] = parts.get(key, 0.0) + part.baseline_ns
@@ -248,7 +249,7 @@ def _alone(document: Report) -> Bar | None:
     attainable = None if facts.unlike else facts.attainable_step_ns
     if attainable is None or speedup is None or facts.attainable is None:
         return None
-    parts: dict[tuple[str, str], float] = {}
+    parts: Parts = {}
     name = words.WHOLE_STEP
     for limit in speedup.attainable_limits:
         for place, ns in limit.places or (("", limit.best_ns),):

@@ -362,7 +362,7 @@ def _account(parts: tuple[Slice, ...], whole: float, per_whole: str) -> list[bar
     for part in sorted(parts, key=waterfall.account_order):
         for name, kind, key, ns in waterfall.pieces(part):
             role, _, place = key.partition("/")
-            kept = left.get((role, place or "unknown") if role == "matmul" else (role, ""), 0.0)
+            kept = left.get((part.category, (place or "unknown") if role == "matmul" else ""), 0.0)
             if role == "matmul":
                 ns = kept
             elif part.ns_per_step:

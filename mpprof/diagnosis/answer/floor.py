@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from mpprof.analysis.attainable.work import LAUNCH_BOUND_NS, NARROW, roofline
 from mpprof.analysis.breakdown.rates import stated
 from mpprof.analysis.breakdown.roofline import Cost
+from mpprof.analysis.memory.out_of_memory import read
 from mpprof.diagnosis.after_changes import OFF_UNITS, Parts, baseline_after, left_after, parts_of, paying
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.leading import causes, changes_type
@@ -51,19 +52,33 @@ def floor(view: View) -> str:
 
 
 def _of_memory(view: View) -> str:
-    """Return what of the peak stays whatever the batch, of a run that is about memory; "" of others."""
-    memory, ended = view.report.memory, view.report.run.facts.ended if view.report.run.facts else None
-    about = ended is not None and ended.reason == "out_of_memory"
-    if memory is None or not about:
+    """Return what fills the memory, of a run that it did not suffice for: what no record shows, else what
+    stays whatever the batch; "" of others."""
+    memory, facts = view.report.memory, view.report.run.facts
+    ended = facts.ended if facts is not None else None
+    if facts is None or memory is None or ended is None or ended.reason != "out_of_memory":
         return ""
+    error = read(ended.error or "")
+    limit = (error.limit_bytes if error else None) or next(
+        (one.memory_bytes for one in facts.devices if one.kind == "gpu"), None
+    )
+    peak = format_bytes(memory.peak_bytes)
+    if error is not None and error.used_bytes is None and limit:
+        rest = limit - memory.peak_bytes - (error.asked_bytes or 0)
+        if rest > 0:
+            asked = f" and {format_bytes(error.asked_bytes)} asked" if error.asked_bytes else ""
+            return (
+                f"{peak} recorded{asked} fit into {format_bytes(limit)}: {format_bytes(rest)} were taken by "
+                "something that no record shows"
+            )
     kinds = {item.name: item.bytes for item in memory.at_peak if item.by == "kind"}
     stays = sum(kinds.get(name, 0) for name in STATES[:2])
     if not stays:
         return ""
-    peak, rest = format_bytes(memory.peak_bytes), format_bytes(memory.peak_bytes - stays)
+    rest = memory.peak_bytes - stays
     return (
         f"of {peak} at the peak, parameters and optimizer slots take {format_bytes(stays)} at any batch; "
-        f"the other {rest} shrink with it"
+        f"the other {format_bytes(rest)} shrink with it"
     )
 
 

@@ -4,6 +4,8 @@ Text and markdown differ in their layout only: both are made from these. Everyth
 (`report.json.document`), so a stored JSON report renders the same as a fresh one.
 """
 
+from mpprof.diagnosis.after_changes import PAYING_RATIO as PAYING_RATIO
+from mpprof.diagnosis.after_changes import Parts as Parts
 from mpprof.diagnosis.after_changes import baseline_after as baseline_after
 from mpprof.diagnosis.after_changes import left_after as left_after
 from mpprof.diagnosis.after_changes import own_ns as own_ns
