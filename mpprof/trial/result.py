@@ -47,8 +47,9 @@ class Row:
 class Tried:
     """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended.
     `energy_absent`: why no energy is known. `busy`: in how many trainings other work kept the machine busy.
-    `stopped`: it was broken off, with time left. Where remedies were tried, `outcomes`: what they promised
-    and brought, `by_hand`: those that no switch applies."""
+    `stopped`: it was broken off, with time left. `already`: what was not tried, as the script does so. Where
+    remedies were tried, `outcomes`: what they promised and brought, `by_hand`: those that no switch
+    applies."""
 
     script: str
     rows: tuple[Row, ...]
@@ -64,6 +65,7 @@ class Tried:
     stopped: bool = False
     outcomes: tuple[Outcome, ...] = ()
     by_hand: tuple[ByHand, ...] = ()
+    already: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return text.render(self)
@@ -77,6 +79,7 @@ class Tried:
             "overridden": list(self.overridden),
             "left_out": list(self.left_out),
             "dropped": list(self.dropped),
+            "already": list(self.already),
             "on_cpu": self.on_cpu,
             "keep": self.keep,
             "energy_absent": self.energy_absent,
@@ -121,6 +124,7 @@ def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
         busy=sum(each.busy for each in done if each.counts),
         outcomes=outcomes,
         by_hand=kept_word.left_to_do(advice, outcomes),
+        already=plan.already,
     )
 
 

@@ -66,6 +66,7 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
         *([f"Overridden: {', '.join(tried.overridden)}"] if tried.overridden else []),
         *([f"Left out: {', '.join(tried.left_out)}"] if tried.left_out else []),
         *([f"{dropped}: {'; '.join(tried.dropped)}"] if tried.dropped else []),
+        *([f"Not tried, as the script does so already: {', '.join(tried.already)}"] if tried.already else []),
         *([_NO_LOSS] if _lacks_loss(tried) else []),
         *([_busy(tried)] if tried.busy else []),
         *([f"Energy: {tried.energy_absent}"] if tried.energy_absent and not tried.on_cpu else []),
