@@ -33,7 +33,7 @@ def trained(turn: Turn, ended: Ended, answer: Path, output: Path, steps: int) ->
     run = _run(told)
     facts = Trained(
         setting=turn.setting, rung=turn.rung, cycle=turn.cycle, round=turn.round,
-        seconds=ended.seconds, root=told.get("root"),
+        seconds=ended.seconds, root=told.get("root"), output=str(output),
         keras=told.get("keras") or "keras", asked=tuple(told.get("asked") or ()),
         overridden=tuple(told.get("overridden") or ()), left_out=tuple(told.get("left_out") or ()),
     )  # fmt: skip

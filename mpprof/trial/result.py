@@ -24,7 +24,8 @@ _NOTABLE_MEMORY = 0.03
 @frozen
 class Row:
     """One setting. `speedup`: over the first setting; None: not known, or it is the first. `error`: why it
-    was not measured, or not all of it. Times and rates are means over its rounds."""
+    was not measured, or not all of it. `output`: the file with what its last training printed. Times and
+    rates are means over its rounds."""
 
     setting: Setting
     changes: tuple[str, ...]
@@ -41,6 +42,7 @@ class Row:
     worse: bool
     kept: bool
     error: str | None
+    output: str | None = None
 
 
 @frozen
@@ -192,6 +194,7 @@ def _row(
         worse=setting.batch == plan.first.batch and learns_worse(counted, firsts),
         kept=kept,
         error=None if last is None else _why_not(last, counted),
+        output=None if last is None else last.output,
     )
 
 
@@ -233,7 +236,7 @@ def _document(row: Row) -> dict[str, Any]:
         "speedup_interval": None if found is None or found.interval is None else list(found.interval),
         "peak_memory_bytes": row.peak_memory_bytes, "joules_per_example": row.joules_per_example,
         "skipped": row.skipped, "loss": row.loss, "loss_finite": row.finite, "kept": row.kept,
-        "error": row.error,
+        "error": row.error, "output": row.output,
     }  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def climb(
             one = train(turn, max(1.0, _left_s(asked, history, begun, clock())))
             history.append(one)
             if _fails(plan, history):
-                raise UnableError(f"{asked.name}: {one.error}", next=_what_next(one, asked))
+                raise UnableError(f"{asked.name}: {one.error}", next=_what_next(one))
             if not measured.lacked_time(one):  # else --resume would take the setting for one that fails
                 add(one)
             plan = _plan(asked, history)
@@ -183,20 +183,20 @@ def _fails(plan: Plan, done: Sequence[Trained]) -> bool:
     return None not in errors and len(set(errors)) == 1
 
 
-def _what_next(one: Trained, asked: Asked) -> str:
+def _what_next(one: Trained) -> str:
     said = one.error or ""
     if "steady steps" in said:
         return "Give it more epochs, or fewer --steps"
-    if "no fit" in said:
+    if said.startswith("no fit of Keras"):
         return (
             "It measures fit and train_on_batch of Keras in the script's own process. Runs of a loop of your "
             "own: mpprof compare"
         )
-    if "input" in said:
+    if said.startswith("it asks for input"):
         return "Give by arguments what it asks for"
     if "no dtype policy" in said:
         return "Keras' own are float32, mixed_bfloat16 and mixed_float16"
-    return f"What it printed: {quoted(asked.logdir / one.setting.folder / f'{one.round}.txt')}"
+    return "" if one.output is None else f"What it printed: {quoted(one.output)}"
 
 
 def _notes(one: Trained) -> list[str]:

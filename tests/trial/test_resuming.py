@@ -14,6 +14,7 @@ import pytest
 
 import mpprof
 from mpprof.cli import main
+from mpprof.errors import UnableError
 from mpprof.launch.options import Options
 from mpprof.runs.loading import runs
 from mpprof.store.writing import claim
@@ -101,3 +102,34 @@ def test_the_command_that_goes_on_can_be_copied(
     assert main([command, *again]) == 130
     first, second = given
     assert second == replace(first, resume=True)
+
+
+def test_where_a_training_fails_the_file_with_its_output_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "ValueError: input 0 of dense has 3 axes"
+
+    def fails(words: Any, options: Options, output: Path, within_s: float) -> Ended:
+        assert options.trial is not None
+        output.write_text("USDT: profiler_stop")
+        Path(options.trial.answer).write_text(json.dumps({"reason": "error", "error": why}))
+        return Ended(1, 1.0)
+
+    monkeypatch.setattr(training, "run", fails)
+    train = trying.in_processes(trying.Asked(("train.py",), "train.py", tmp_path))
+    first = train(Turn(Setting("float32"), 0, 0, 1), 60.0)
+    output = tmp_path / "float32" / "1.txt"
+    with pytest.raises(UnableError, match=f"{why}. What it printed: {output}$"):
+        climbed(
+            Known(
+                lambda setting, at: 20.0,
+                lambda setting: {"error": first.error, "output": first.output, "script_failed": True},
+            )
+        )
+    later = Known(
+        lambda setting, at: 20.0,
+        lambda setting: {} if setting.policy == "float32" else {"error": first.error, "output": first.output},
+    )
+    shown = str(climbed(later))
+    assert f"mixed_bfloat16: {why} (what it printed: {output})" in shown
+    assert "USDT" not in shown
