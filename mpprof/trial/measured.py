@@ -22,7 +22,8 @@ from mpprof.trial.ladder import Turn
 from mpprof.trial.rounds import Trained
 from mpprof.trial.training import Ended
 
-NO_TERMINAL = "EOFError"
+NO_TERMINAL = "EOFError: EOF when reading a line"
+"""What `input()` raises; other readers raise EOFError, too."""
 _LAST_BYTES = 4000
 _NOT_IN_TIME = "steady steps were not reached in time"
 
