@@ -110,7 +110,7 @@ class Try:
             tried, code = stopped.tried, _code_of(stopped)
             output.note(args, f"interrupted: this was measured until then. To go on: {again}")
         if tried.dropped and code == 0:
-            output.note(args, f"the time is over. To go on for as long again: {again}")
+            output.note(args, f"the time is over. To go on, for as long as --minutes says: {again}")
         output.write(_written(tried, args), args.output, force=args.force)
         measured = any(row.step_ns is not None for row in tried.rows)
         return code if code or measured else UnableError.exit_code
