@@ -67,8 +67,7 @@ def waited_for(signals: Signals) -> Straggling | Unable | None:
         )
     if not signals.collectives and not mirrored(signals):
         return Unable(
-            "no collective runs in {whole} as the trace shows it, so that it does not tell whether devices "
-            "wait for others"
+            "no collective runs in {whole}, so that the trace does not show whether devices wait for others"
         )
     return straggling(signals.devices)
 
