@@ -6,7 +6,8 @@ What it means
     device are of another kind: tensors that are put together, cloned or made contiguous. And where one op's
     tensor goes to the host and comes back, the op runs on the CPU (MP306, where the trace holds the host's
     ops). Tensors that are parked in the host's memory and fetched again (offloaded activations, weights or
-    optimizer slots) are not input: no prefetch of batches hides them, and sending uint8 does not shorten them.
+    optimizer slots) are not input: no prefetch of batches hides them, and sending uint8 does not shorten
+    them.
 
 How we know
     Two times are added: that in which a copy runs and no kernel does (the account's class `copy`), and idle
