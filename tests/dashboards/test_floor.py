@@ -24,6 +24,7 @@ PAIRS = [
     ("a100-launch-bound-mixed-float16", "a100-launch-bound-float32"),
     ("recorded-h200-transformer-mixed-float16", "recorded-h200-transformer-float32"),
     ("h100-mixed-bfloat16", None),
+    ("recorded-h100-transformer-mixed-float16", "recorded-h100-transformer-float32"),
 ]
 V100_FP16_FLOPS_PER_S = 125e12
 """NVIDIA's data sheet of the V100 SXM2."""

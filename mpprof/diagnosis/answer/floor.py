@@ -140,11 +140,15 @@ def _consists(view: View, account: Account, left: Parts, done: Sequence[Finding]
     return ", ".join(_said(view, account, part, done) for part in named)
 
 
+_OF_MATRIX_WORK = {"not_matmul": "rest", "unknown": "open", "": "open"}
+"""What matrix work is shown as that is neither on units nor off them: helpers, and what nothing places."""
+
+
 def _parts(left: Parts) -> list[_Part]:
     """Return the parts as a picture shows them, the longest first."""
     found: dict[tuple[str, bool], dict[Class, float]] = {}
     for (role, place), ns in left.items():
-        kind = role if role in IDLE_CLASSES else SHOWN_AS.get(role, role)
+        kind = role if role in IDLE_CLASSES else SHOWN_AS.get(role) or _OF_MATRIX_WORK.get(place, role)
         inside = found.setdefault((kind, place in OFF_UNITS), {})
         inside[role] = inside.get(role, 0.0) + ns
     made = [
@@ -180,6 +184,8 @@ def _why(view: View, account: Account, part: _Part, done: Sequence[Finding]) -> 
     ]
     if part.kind == "matmul":
         cells = [cell for cell in cells if not part.off or cell.placement in OFF_UNITS]
+    if part.kind == "open":
+        return "that nothing places"
     gained = sum(each.excess_ns for found in done for each in found.claimed if each.category in part.classes)
     changed = gained >= CHANGED_RATIO * part.ns
     if (main == "matmul" or not changed) and (rate := _rate(view, part, cells)):
