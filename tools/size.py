@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_780,
     "mpprof/api": 1_530,
     "mpprof/cli": 2_340,
-    "mpprof/diagnosis": 7_600,
+    "mpprof/diagnosis": 7_290,
     "mpprof/forecasts": 2_470,
     "mpprof/launch": 950,
     "mpprof/model": 2_870,

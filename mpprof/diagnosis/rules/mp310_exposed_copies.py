@@ -35,12 +35,9 @@ from collections.abc import Sequence
 
 from mpprof.analysis.breakdown import copies
 from mpprof.analysis.steps.idle import COPYING
-from mpprof.diagnosis import attainable, evidence, launch_waits
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Scale, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
+from mpprof.diagnosis import launch_waits
+from mpprof.diagnosis.prelude import *
 from mpprof.model.frozen import frozen
-from mpprof.model.quantities import format_bytes, format_bytes_per_s, format_ratio
 
 CODE, SLUG, TITLE = "MP310", "exposed-copies", "Copies are not hidden behind work"
 ABOUT = "exposed copies"
