@@ -711,7 +711,7 @@ DEFECTS = (
     ),
     Defect(
         "a byte each half second: a fetch without end",
-        "mpprof/traces/remote/local_copies.py",
+        "mpprof/traces/remote/fetch.py",
         "if total - before < timeouts.LEAST_BYTES_PER_S * took_s:",
         "if False:",
         (f"{_REMOTE}::test_a_file_that_comes_too_slowly_is_given_up",),
@@ -830,7 +830,7 @@ DEFECTS = (
     ),
     Defect(
         "a stack of a million frames that share one long name: hours",
-        "mpprof/traces/torch_memory/stacks.py",
+        "mpprof/traces/torch_memory/snapshot.py",
         "frames[:_MOST_FRAMES] if",
         "frames if",
         (f"{_SNAPSHOTS}::test_a_stack_is_as_deep_as_python_goes_and_a_name_as_long_as_others",),
