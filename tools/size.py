@@ -21,7 +21,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 580,
-    "mpprof/analysis": 10_760,
+    "mpprof/analysis": 10_730,
     "mpprof/api": 1_520,
     "mpprof/cli": 2_340,
     "mpprof/diagnosis": 7_290,
@@ -33,9 +33,9 @@ STATEMENTS = {
     "mpprof/report": 4_060,
     "mpprof/runs": 450,
     "mpprof/store": 1_130,
-    "mpprof/traces": 5_950,
+    "mpprof/traces": 5_940,
     "mpprof/trial": 1_180,
-    "dashboards/mpprof_dashboards": 4_690,
+    "dashboards/mpprof_dashboards": 4_670,
 }
 """By room; "mpprof" is the files beside the rooms."""
 

@@ -704,7 +704,7 @@ DEFECTS = (
     ),
     Defect(
         "a redirect from a public to a private address: followed",
-        "mpprof/traces/remote/redirects.py",
+        "mpprof/traces/remote/errors.py",
         "        elif via[0]:",
         "        elif False:",
         (f"{_REMOTE}::test_a_redirect_from_a_public_to_a_private_address_is_not_followed",),
@@ -851,7 +851,7 @@ DEFECTS = (
     ),
     Defect(
         "a listing without an end over HTTP: gigabytes of memory",
-        "mpprof/traces/remote/redirects.py",
+        "mpprof/traces/remote/errors.py",
         "if len(found) > _LONGEST_PAGE:",
         "if False:",
         (f"{_REMOTE}::test_a_listing_longer_than_any_is_given_up",),

@@ -21,8 +21,8 @@ import mpprof
 from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
+from mpprof.traces.remote import errors
 from mpprof.traces.remote import fetch as remote
-from mpprof.traces.remote import redirects
 from tests.paths import SAMPLES
 from tests.traces.kineto import small
 from tests.traces.servers import Web
@@ -354,7 +354,7 @@ def test_a_listing_longer_than_any_is_given_up(
     web: Web, file: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One without an end took 5.7 GB within half a minute."""
-    monkeypatch.setattr(redirects, "_LONGEST_PAGE", 10)
+    monkeypatch.setattr(errors, "_LONGEST_PAGE", 10)
     with pytest.raises(UnreadableError, match="its listing has more than 10 bytes"):
         remote.fetch(f"{web.url}/", kept)
     assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES

@@ -10,16 +10,15 @@ import numpy as np
 
 from mpprof.analysis.arrays.intervals import latest
 from mpprof.analysis.layers.attribution import Ownership, joined
-from mpprof.analysis.memory import assigned, block_kinds, held, remedies, states
+from mpprof.analysis.memory import assigned, block_kinds, held, remedies
 from mpprof.analysis.memory import blocks as blocks_of
+from mpprof.analysis.memory.assigned import ROUNDING, Labels, split
 from mpprof.analysis.memory.block_kinds import BACKWARD, FORWARD, batch_of, phases_of
 from mpprof.analysis.memory.blocks import NEVER, Blocks
-from mpprof.analysis.memory.labels import ROUNDING, Labels, split
 from mpprof.analysis.steps.calls import Calls, calls
 from mpprof.model.account import PHASES
-from mpprof.model.arrays import Bool, Int32, Int64
+from mpprof.model.arrays import Bool, Int32, Int64, distinct, groups
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import distinct, groups
 from mpprof.model.memory import (
     KINDS,
     UPDATE,
@@ -153,7 +152,7 @@ def at_peak(
     steps = calls(trace)
     labels = _labels(trace, ownership, blocks, steps, run)
     copies = labels.codes["kind"] == KINDS.index("16-bit weight copies")
-    told = states.recorded(run) or held.variables(trace, ownership, blocks, copies)
+    told = held.recorded(run) or held.variables(trace, ownership, blocks, copies)
     batch = batch_of(trace, ownership, blocks, run)
     inside = assigned.contents(trace, blocks, programs, run.model if run else None, batch)
     why_unassigned = _why(inside.why_not, blocks, blocks.live(place))
@@ -272,7 +271,7 @@ def _items(
     return tuple(items)
 
 
-def _estimated(before: int, told: states.States | None) -> dict[Kind, int]:
+def _estimated(before: int, told: held.States | None) -> dict[Kind, int]:
     """Return how much of the bytes older than the trace are parameters and slots."""
     found: dict[Kind, int] = {}
     for kind, size in told.kinds if told else ():

@@ -14,9 +14,8 @@ from mpprof.analysis.steps.boundaries import Periods
 from mpprof.analysis.steps.calls import FUNCTIONS, RANGE, calls, steps_per_call
 from mpprof.analysis.steps.clocks import ClockShift, clock_shift
 from mpprof.model.account import Spread
-from mpprof.model.arrays import Bool, Int64
+from mpprof.model.arrays import Bool, Int64, distinct
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import distinct
 from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.model.run import Run
 from mpprof.model.steps import StepSummary, StepTable

@@ -2,8 +2,8 @@
 
 A file that was fetched stays under the given folder, by its address and by what the server says of its
 version, so a second look costs no more than asking. Nothing is written outside that folder, whatever names a
-server lists; listings, sizes and waiting are bounded (`timeouts`), and redirects do not lead from the public
-network into one's own (`redirects`).
+server lists; listings, sizes and waiting are bounded (`errors`), and redirects do not lead from the public
+network into one's own (`errors`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
-from mpprof.traces.remote import listing, progress, redirects, timeouts
+from mpprof.traces.remote import errors, listing, progress
 from mpprof.traces.remote.errors import explained, is_break, no_credentials
 from mpprof.traces.remote.listing import File, described, is_web
 
@@ -99,8 +99,8 @@ def _copy(filesystem: Any, file: File, part: Path, place: str) -> int:
                 break
             copy.write(block)
             tell(total)
-            if (took_s := clock() - since_s) >= timeouts.SLOW_S:
-                if total - before < timeouts.LEAST_BYTES_PER_S * took_s:
+            if (took_s := clock() - since_s) >= errors.SLOW_S:
+                if total - before < errors.LEAST_BYTES_PER_S * took_s:
                     raise UnreadableError(
                         f"comes too slowly: {total - before:,} bytes in {took_s:.0f} s", where=place,
                         next="Try again, or copy the file here by other means",
@@ -129,8 +129,8 @@ def _blocks(filesystem: Any, file: File) -> Iterator[bytes]:
     options = {"block_size": BLOCK_BYTES, "cache_type": "none", "size": file.size}
     with filesystem.open(file.path, "rb", **options) as source:
         # No more than there is: gcsfs asks in parallel for what lies behind the end, too.
-        most_s = timeouts.SLOW_S + BLOCK_BYTES / timeouts.LEAST_BYTES_PER_S
-        while block := timeouts.within(partial(source.read, min(BLOCK_BYTES, file.size - at)), most_s):
+        most_s = errors.SLOW_S + BLOCK_BYTES / errors.LEAST_BYTES_PER_S
+        while block := errors.within(partial(source.read, min(BLOCK_BYTES, file.size - at)), most_s):
             yield block
             at += len(block)
 
@@ -236,7 +236,7 @@ def fetch(address: str, folder: Path) -> Path:
         return _of_this_machine(address)
     place = shown(address)
     with explained(PACKAGES, address, place):
-        filesystem, root, info = timeouts.within(partial(_connect, address, place))
+        filesystem, root, info = errors.within(partial(_connect, address, place))
         files, directory = listing.at(filesystem, root, info, place)
         files = _within_limit(files)
         target = folder / hashlib.blake2b(address.encode(), digest_size=12).hexdigest()
@@ -314,12 +314,12 @@ def _connect(address: str, place: str) -> tuple[Any, str, dict[str, Any]]:
     if address.startswith("http"):
         # A server that packs on the way would make sizes those of another file.
         headers = {"Accept-Encoding": "identity"}
-        options["get_client"] = redirects.client
-        options["client_kwargs"] = {"timeout": timeouts.client_timeout(), "headers": headers}
+        options["get_client"] = errors.client
+        options["client_kwargs"] = {"timeout": errors.client_timeout(), "headers": headers}
     for library in _LIBRARIES:  # what they would print beside our one line, a traceback among it
         logging.getLogger(library).addHandler(logging.NullHandler())
     filesystem, root = url_to_fs(address, **options)
-    timeouts.hasten(filesystem, address.partition("://")[0])
+    errors.hasten(filesystem, address.partition("://")[0])
     try:
         return filesystem, root, filesystem.info(root)
     except Exception as error:
