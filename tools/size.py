@@ -30,7 +30,7 @@ STATEMENTS = {
     "mpprof/model": 2_870,
     "mpprof/numbers": 1_790,
     "mpprof/record": 6_140,
-    "mpprof/report": 4_060,
+    "mpprof/report": 4_050,
     "mpprof/runs": 450,
     "mpprof/store": 1_130,
     "mpprof/traces": 5_940,
