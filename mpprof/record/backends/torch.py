@@ -32,13 +32,13 @@ from mpprof.record.backends.base import (
     Snapshot,
     Taken,
     Unanswered,
+    Worker,
     counters_of,
     loss_of,
 )
 from mpprof.record.backends.compiles import Compiles, Counted, Told
 from mpprof.record.backends.torch_ranges import Ranges
 from mpprof.record.run_with_timeout import with_timeout
-from mpprof.record.workers import Worker
 
 # What torch says of itself: versions, the switches that decide how it computes, and its GPUs.
 
