@@ -21,20 +21,20 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 580,
-    "mpprof/analysis": 10_720,
+    "mpprof/analysis": 10_730,
     "mpprof/api": 1_520,
-    "mpprof/cli": 2_340,
-    "mpprof/diagnosis": 7_290,
+    "mpprof/cli": 2_350,
+    "mpprof/diagnosis": 7_370,
     "mpprof/forecasts": 2_470,
     "mpprof/launch": 940,
     "mpprof/model": 2_870,
     "mpprof/numbers": 1_790,
     "mpprof/record": 6_130,
-    "mpprof/report": 4_050,
+    "mpprof/report": 4_060,
     "mpprof/runs": 450,
     "mpprof/store": 1_130,
     "mpprof/traces": 5_940,
-    "mpprof/trial": 1_180,
+    "mpprof/trial": 1_210,
     "dashboards/mpprof_dashboards": 4_670,
 }
 """By room; "mpprof" is the files beside the rooms."""
