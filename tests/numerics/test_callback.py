@@ -126,7 +126,7 @@ def test_a_look_that_fails_is_one_line_and_the_training_goes_on(
     assert line.startswith(
         "mpprof does not look at the numbers by layer: numerics: the pass over this batch failed"
     )
-    assert "x is (8, 3) and y is (8, 1)" in absent(tmp_path / "run")["numerics"]
+    assert "x is (16, 3) and y is (16, 1)" in absent(tmp_path / "run")["numerics"]
     assert int(model.optimizer.inner_optimizer._iterations) == 3
 
 
