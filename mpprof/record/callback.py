@@ -25,7 +25,7 @@ from mpprof.record.arguments import (
     checked_sinks,
 )
 from mpprof.record.backends import ASYNCHRONOUS, probe_for
-from mpprof.record.calls import NEVER, Hook
+from mpprof.record.calls import NEVER, Hook, Others
 from mpprof.record.end_of_fit import (
     ANNOUNCE,
     VERDICTS,
@@ -46,8 +46,8 @@ from mpprof.record.run_with_timeout import FAILURES, failures_suppressed, raise_
 from mpprof.record.session import FitSession
 from mpprof.record.sinks import Sink
 from mpprof.record.tensorboard_sink import EventFile
-from mpprof.record.wall_time.hooks import TimedList, list_being_made, time_hooks
-from mpprof.record.wall_time.sums import Spent, Sum
+from mpprof.record.wall_time.hooks import BATCH_HOOKS, BEGIN, TimedList, list_being_made, time_hooks
+from mpprof.record.wall_time.sums import Spent
 
 log = logging.getLogger("mpprof")
 
@@ -250,16 +250,19 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if self._session is not None and not self._failed:
             self._session.end(logs, now_ns)
 
-    def _begin_hook(self, session: FitSession, spent: Spent, ended: Sum | None = None) -> Hook:
-        calls, otherwise, failed = session.calls, self._begin_slowly, self._give_up
+    def _batch_hook(self, session: FitSession, spent: Spent, name: str, others: Others = ()) -> Hook | None:
+        """Return a hook of a batch, with those of the others; None where we do nothing there."""
+        calls, failed = session.calls, self._give_up
         if BEGINS_ONLY:
-            return calls.dispatch_hook(spent, session.dispatched_fast, otherwise, failed)
-        return calls.begin_hook(spent, ended, otherwise, failed)
+            dispatched, otherwise = session.dispatched_fast, self._begin_slowly
+            return (
+                calls.dispatch_hook(spent, others, dispatched, otherwise, failed) if name == BEGIN else None
+            )
+        if name == BEGIN:
+            return calls.begin_hook(spent, others, self._begin_slowly, failed)
+        return calls.end_hook(spent, others, self._end_slowly, failed)
 
-    def _end_hook(self, session: FitSession, spent: Spent) -> Hook:
-        return session.calls.end_hook(spent, self._end_slowly, self._give_up)
-
-    # Where the hooks of the others are timed, the markers between them call these, see `wall_time.hooks`.
+    # Where the hooks of the others are timed, what times them calls these, see `wall_time.hooks`.
 
     def _end_steps(self, epoch: int | None = None, logs: Any = None) -> None:
         if self._session is not None:
@@ -287,28 +290,19 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if self._session is not None and self._session.runs():
             return  # a fit within ours
         session, spent = self._session_of_this_process(), Spent(self._settings.clock)
-        on_begin, on_end = "on_train_batch_begin", "on_train_batch_end"
         time_hooks(
             made, self, spent,
             first={
-                **({on_begin: self._begin_hook(session, spent)} if BEGINS_ONLY else {}),
-                **({} if BEGINS_ONLY else {on_end: self._end_hook(session, spent)}),
-                "on_test_begin": lambda event=None, logs=None: self.on_test_begin(logs),
+                "on_test_begin": lambda logs=None: self.on_test_begin(logs),
                 "on_epoch_end": self._end_steps,
                 "on_train_end": self._end_record,
             },
-            own={
-                "on_train_begin": lambda event=None, logs=None: self.on_train_begin(logs),
-                "on_train_end": lambda event=None, logs=None: self.on_train_end(logs),
-            },
             last={
-                "on_epoch_begin": lambda event=None, logs=None: self.on_epoch_begin(event, logs),
-                "on_test_end": lambda event=None, logs=None: self.on_test_end(logs),
+                "on_epoch_begin": lambda epoch, logs=None: self.on_epoch_begin(epoch, logs),
+                "on_test_end": lambda logs=None: self.on_test_end(logs),
                 "on_epoch_end": self._close_epoch,
             },
-            begin=None if BEGINS_ONLY else partial(self._begin_hook, session, spent),
-            failed=self._give_up,
-            left=session.left_by,
+            batch=partial(self._batch_hook, session, spent), failed=self._give_up, left=session.left_by,
         )  # fmt: skip
         self._spent = spent
 
@@ -389,8 +383,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
                 session.signalled = SignalledWish(settings.window_signal, session.profiling.wish)
             spent = Spent(settings.clock)  # of no fit
             self._begin_call, self._end_call = (
-                self._begin_hook(session, spent),
-                self._end_hook(session, spent),
+                self._batch_hook(session, spent, name) or _ignore for name in BATCH_HOOKS
             )
             self._session, self._judged_steps = session, 0
         return session
