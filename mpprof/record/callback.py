@@ -46,7 +46,16 @@ from mpprof.record.run_with_timeout import FAILURES, failures_suppressed, raise_
 from mpprof.record.session import FitSession
 from mpprof.record.sinks import Sink
 from mpprof.record.tensorboard_sink import EventFile
-from mpprof.record.wall_time.hooks import BATCH_HOOKS, BEGIN, TimedList, list_being_made, time_hooks
+from mpprof.record.wall_time.hooks import (
+    BATCH_HOOKS,
+    BEGIN,
+    Timed,
+    TimedList,
+    list_being_made,
+    list_that_begins,
+    put_back,
+    time_hooks,
+)
 from mpprof.record.wall_time.sums import Spent
 
 log = logging.getLogger("mpprof")
@@ -186,7 +195,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._audited: Callable[[], Any] = _nothing
         self._judged_steps = 0  # how many there were at the last verdict
         self._begun: tuple[int, int] | None = None  # the first hook of a fit: our clock, Unix time in ns
-        self._spent: Spent | None = None  # of the fit that begins, where the others' hooks are timed
+        self._timed: Timed | None = None  # in the fit that begins
         watch_fits()
 
     @property
@@ -285,10 +294,18 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         made = list_being_made(self)
         if made is None:
             self._begun = None  # a list of the user's own: its fit begins later
-        if not isinstance(made, keras.callbacks.CallbackList) or isinstance(made.callbacks, TimedList):
+        else:
+            self._time_hooks_of(made)
+
+    def _time_hooks_of(self, made: Any) -> None:
+        if not isinstance(made, keras.callbacks.CallbackList):
             return
         if self._session is not None and self._session.runs():
             return  # a fit within ours
+        if isinstance(made.callbacks, TimedList):
+            if made.callbacks.ours is not self:
+                return
+            put_back(made)  # a training has begun whose end was not told
         session, spent = self._session_of_this_process(), Spent(self._settings.clock)
         time_hooks(
             made, self, spent,
@@ -304,7 +321,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
             },
             batch=partial(self._batch_hook, session, spent), failed=self._give_up, left=session.left_by,
         )  # fmt: skip
-        self._spent = spent
+        self._timed = spent, weakref.ref(made)
 
     # Keras 2 (tf_keras) takes this callback, too, and asks it these. Its logs then are plain numbers.
     _supports_tf_logs = False
@@ -359,12 +376,17 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         session = self._session_of_this_process()
         steps = (self.params or {}).get("steps")
         # `self.model` would copy JAX's whole state back; the bare attribute does not.
-        begun, spent, self._begun, self._spent = self._begun, self._spent, None, None
+        begun, self._begun, begin_ns = self._begun, None, self._settings.clock()
+        if own := self._timed is None:
+            self._time_hooks_of(list_that_begins(self))
+        timed, self._timed = self._timed, None
         per_epoch = steps if isinstance(steps, int) and steps > 0 else None
-        session.start_fit(self._model, per_epoch, begun, spent)
+        session.start_fit(self._model, per_epoch, begun, timed)
         if self._settings.audit and self._settings.verbose and self._audited() is not self._model:
             self._audited = weakref.ref(self._model)
             tell(audit_lines(self._model, session.batch_size))
+        if own:  # else it is timed as the hooks of the others are
+            session.spend_begin(self._settings.clock() - begin_ns)
 
     def _session_of_this_process(self) -> FitSession:
         session = self._session
@@ -462,7 +484,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self.__dict__.update(state)
         self._begin_call = self._end_call = _ignore
         self._session, self._failed, self._audited, self._judged_steps = None, False, _nothing, 0
-        self._begun = self._spent = None
+        self._begun = self._timed = None
         self._told = False
         watch_fits()
 

@@ -1,10 +1,10 @@
 """How long the hooks of the other callbacks of a `fit` take, wherever in the list they stand.
 
-Keras calls the hooks of `CallbackList.callbacks`, a list that it makes for each `fit`. For this `fit` another
-list stands in its place, with one callback: it calls the hooks of all the others, in their order, and reads
-the clock between them. Nothing is set on the others: Keras looks at their hooks to decide whether it may
-train asynchronously. What ours does at a batch comes behind the hooks of all callbacks as it begins, and
-before them as it ends.
+Keras calls the hooks of `CallbackList.callbacks`, a list that it makes for each `fit`, or that a loop of the
+user's own has made. While the training runs another list stands in its place, with one callback: it calls the
+hooks of all the others, in their order, and reads the clock between them. Nothing is set on the others: Keras
+looks at their hooks to decide whether it may train asynchronously. What ours does at a batch comes behind the
+hooks of all callbacks as it begins, and before them as it ends.
 
 Read in Keras 3.15, `callbacks/callback_list.py`. Training does not wait for hooks that Keras runs in a pool
 of threads (`_async_train`, `_async_test`), so they are not timed.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from mpprof.model.run_time import OURS
@@ -48,15 +49,18 @@ OUR_PLACE = ("on_train_begin", "on_train_end")
 """Hooks that ours is called at where it stands among the others."""
 
 TIMED_ALREADY = "another MPProfilerCallback of this fit times the callbacks"
-NOT_TIMED = (
-    "callbacks are timed where Keras 3 makes their list for this fit: this CallbackList was made before"
-)
+NOT_TIMED = "callbacks are timed where a CallbackList of Keras 3 calls them: here something else does"
 
 
 class TimedList(list[Any]):
-    """The list with the one callback. `original` is the one that it stands for."""
+    """The list with the one callback. `original` is the one that it stands for, `ours` whose it is."""
 
     original: list[Any]
+    ours: Any
+
+
+Timed = tuple[Spent, Callable[[], Any]]
+"""Where the hooks of a `fit` are timed: into which sums, and what returns its `CallbackList`."""
 
 
 def list_being_made(ours: Any) -> Any:
@@ -76,6 +80,25 @@ def list_being_made(ours: Any) -> Any:
         return None
     callbacks = getattr(found, "callbacks", None)
     return found if isinstance(callbacks, list) and any(each is ours for each in callbacks) else None
+
+
+def list_that_begins(ours: Any) -> Any:
+    """Return the `CallbackList` that calls `on_train_begin` of our callback; None where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_FRAMES):
+        if frame is None:
+            break
+        found = frame.f_locals.get("self")
+        callbacks = getattr(found, "callbacks", None)
+        if isinstance(callbacks, list) and frame.f_code.co_name == "on_train_begin":
+            heard = getattr(callbacks, "original", callbacks)
+            return found if any(each is ours for each in heard) else None
+        frame = frame.f_back
+    return None
+
+
+_FRAMES = 8
+"""In so many calls a `CallbackList` tells ours of a begin."""
 
 
 def time_hooks(
@@ -103,7 +126,7 @@ def time_hooks(
         hook = batch(name, summed) if name in BATCH_HOOKS else None
         setattr(one, name, hook or _hook(name, summed, spent, failed, first.get(name), last.get(name)))
     made.callbacks = timed = TimedList([one])
-    timed.original = original
+    timed.original, timed.ours = original, ours
     held, kind = weakref.ref(made), type(made)  # which holds what follows: it would keep the model alive
     for name in EDGES:
         setattr(made, name, _edge(held, getattr(kind, name), left))
