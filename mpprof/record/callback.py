@@ -305,7 +305,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if isinstance(made.callbacks, TimedList):
             if made.callbacks.ours is not self:
                 return
-            put_back(made)  # a training has begun whose end was not told
+            if self._session is not None:
+                self._session.interrupt()  # the training before, whose end was not told
+            put_back(made)
         session, spent = self._session_of_this_process(), Spent(self._settings.clock)
         time_hooks(
             made, self, spent,
