@@ -23,7 +23,7 @@ STATEMENTS = {
     "mpprof": 580,
     "mpprof/analysis": 10_780,
     "mpprof/api": 1_530,
-    "mpprof/cli": 2_340,
+    "mpprof/cli": 2_350,
     "mpprof/diagnosis": 7_600,
     "mpprof/forecasts": 2_470,
     "mpprof/launch": 950,
@@ -34,7 +34,7 @@ STATEMENTS = {
     "mpprof/runs": 450,
     "mpprof/store": 1_130,
     "mpprof/traces": 5_960,
-    "mpprof/trial": 1_180,
+    "mpprof/trial": 1_210,
     "dashboards/mpprof_dashboards": 4_690,
 }
 """By room; "mpprof" is the files beside the rooms."""

@@ -121,7 +121,8 @@ def main(argv: Sequence[str] | None = None, before: Callable[[], None] | None = 
             stream.reconfigure(errors="backslashreplace")
     try:
         words = sys.argv[1:] if argv is None else argv
-        args = build_parser(words).parse_args(words, argparse.Namespace(main=main, build_parser=build_parser))
+        given = argparse.Namespace(main=main, build_parser=build_parser, words=tuple(words))
+        args = build_parser(words).parse_args(words, given)
         if before is not None:
             before()
         with ExitStack() as stack:

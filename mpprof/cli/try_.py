@@ -7,13 +7,14 @@ import math
 import os
 import re
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpprof.cli import output
 from mpprof.cli.script import LOGS, add_script, at_least_one, script_of
 from mpprof.errors import UnableError, UsageError
-from mpprof.model.shell import quoted
+from mpprof.model.shell import program, quoted
 
 if TYPE_CHECKING:
     from mpprof.trial.settings import Choices
@@ -94,7 +95,7 @@ class Try:
         done = journal.begin(resume=asked.resume)
         output.note(args, f"{asked.name} is trained several times: what it does before fit happens each time "
                           "and what it does after fit does not happen")  # fmt: skip
-        code, again = 0, f"--resume --logdir {quoted(asked.logdir)}"
+        code, again = 0, _again(args.words, asked)
         try:
             with training.interrupted_by_signals():
                 tried = trying.climb(
@@ -107,12 +108,20 @@ class Try:
                 )
         except trying.Interrupted as stopped:
             tried, code = stopped.tried, _code_of(stopped)
-            output.note(args, f"interrupted: this was measured until then; {again} goes on")
+            output.note(args, f"interrupted: this was measured until then. To go on: {again}")
         if tried.dropped and code == 0:
-            output.note(args, f"the time is over: {again} with more --minutes goes on")
+            output.note(args, f"the time is over. To go on, for as long as --minutes says: {again}")
         output.write(_written(tried, args), args.output, force=args.force)
         measured = any(row.step_ns is not None for row in tried.rows)
         return code if code or measured else UnableError.exit_code
+
+
+def _again(words: Sequence[str], asked: Asked) -> str:
+    """Return the command that goes on with this ladder."""
+    options = words[: len(words) - len(asked.words)]
+    options = options[: -1 if options[-1:] == ("--",) else None]
+    more = ("--resume", "--logdir", str(asked.logdir))
+    return f"{program()} {' '.join(map(quoted, (*options, *more, *asked.words)))}"
 
 
 def _written(tried: object, args: argparse.Namespace) -> str:

@@ -715,7 +715,9 @@ class Signals:
     @property
     def matrix_units(self) -> str:
         """What the device's matrix units are called."""
-        return "Tensor Cores" if self.vendor in MAYBE_NVIDIA else "matrix units"
+        if self.vendor in MAYBE_NVIDIA:
+            return "Tensor Cores"
+        return "matrix cores" if self.vendor == "amd" else "matrix units"
 
     @cached_property
     def fallbacks(self) -> tuple[int, ...]:

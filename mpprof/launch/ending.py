@@ -81,7 +81,8 @@ def unrecorded(
     lines = loops.lines_to_add(backend, logdir).replace("\n", "\n    ")
     said = [
         f"mpprof: {options.script} called neither fit nor train_on_batch of Keras in this process: "
-        "its steps are not known.",
+        "its steps are not known. No profile was made either: a process has one profiler, which may be the "
+        "script's.",
         *(f"mpprof: {line}" for line in loops.used(machine.samples)),
         *([] if root is None else [f"mpprof: samples of the hardware lie in {quoted(root)}"]),
         "mpprof: to record a loop of your own, put these lines around it:",

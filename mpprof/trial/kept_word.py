@@ -19,13 +19,13 @@ NO_TIME = "no time was left"
 
 @frozen
 class Outcome:
-    """`promised`: the speedup that remedying the cause alone promises; None: no figure. `obtained`: over the
-    setting it was put upon; None: not measured. `skipped`: updates skipped in a training before and with it;
-    None: it is not about them. `error`: why it was not measured."""
+    """`promised`: the speedup that remedying the cause alone promises, from and to; None: no figure.
+    `obtained`: over the setting it was put upon; None: not measured. `skipped`: updates skipped in a training
+    before and with it; None: it is not about them. `error`: why it was not measured."""
 
     promise: Promise
     change: str
-    promised: float | None
+    promised: tuple[float, float] | None
     obtained: Ratio | None
     skipped: tuple[float, float] | None
     kept: bool
@@ -35,7 +35,8 @@ class Outcome:
         got = self.obtained
         return {
             "code": self.promise.code, "slug": self.promise.slug, "change": self.change,
-            "promised_speedup": self.promised,
+            "promised_speedup": None if self.promised is None else self.promised[0],
+            "promised_range": None if self.promised is None else list(self.promised),
             "obtained_speedup": None if got is None else got.value,
             "obtained_interval": None if got is None or got.interval is None else list(got.interval),
             "skipped": None if self.skipped is None else list(self.skipped),
@@ -45,7 +46,8 @@ class Outcome:
     @property
     def said(self) -> str:
         """The promise and what it has brought, in words."""
-        said = "promised no figure" if self.promised is None else f"promised {format_speedup(self.promised)}"
+        ends = dict.fromkeys(map(format_speedup, self.promised or ()))
+        said = f"promised {' to '.join(ends) or 'no figure'}"
         if self.error is not None:
             return f"{said}; not measured: {self.error}"
         said += f", obtained {interval(self.obtained)}"
@@ -74,7 +76,9 @@ def _outcome(plan: Plan, done: Sequence[Trained], at: int, advice: Advice) -> Ou
     return Outcome(
         promise=promise,
         change=", ".join(differences(best, new)),
-        promised=advice.step_ns / after_ns if advice.step_ns and after_ns else None,
+        promised=(advice.step_ns / after_ns, advice.step_ns / (promise.freed_ns or after_ns))
+        if advice.step_ns and after_ns
+        else None,
         obtained=ratio(done, best, new, at),
         skipped=skipped,
         kept=bool(mine) and ladder.pays(done, best, new, plan.first, at),

@@ -18,12 +18,14 @@ from mpprof.trial.settings import Change, Setting, changed, differences
 @frozen
 class Plan:
     """What is to be tried: `changes` one after the other, or `together`, settings that all take turns. A rung
-    has `most_rounds` cycles at most; None: as many as there is time for."""
+    has `most_rounds` cycles at most; None: as many as there is time for. `already`: what is not tried, as the
+    script does so by itself."""
 
     first: Setting
     changes: tuple[Change, ...] = ()
     together: tuple[Setting, ...] = ()
     most_rounds: int | None = None
+    already: tuple[str, ...] = ()
 
     @property
     def rungs(self) -> int:

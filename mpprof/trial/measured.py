@@ -22,7 +22,8 @@ from mpprof.trial.ladder import Turn
 from mpprof.trial.rounds import Trained
 from mpprof.trial.training import Ended
 
-NO_TERMINAL = "EOFError"
+NO_TERMINAL = "EOFError: EOF when reading a line"
+"""What `input()` raises; other readers raise EOFError, too."""
 _LAST_BYTES = 4000
 _NOT_IN_TIME = "steady steps were not reached in time"
 
@@ -33,7 +34,7 @@ def trained(turn: Turn, ended: Ended, answer: Path, output: Path, steps: int) ->
     run = _run(told)
     facts = Trained(
         setting=turn.setting, rung=turn.rung, cycle=turn.cycle, round=turn.round,
-        seconds=ended.seconds, root=told.get("root"),
+        seconds=ended.seconds, root=told.get("root"), output=str(output),
         keras=told.get("keras") or "keras", asked=tuple(told.get("asked") or ()),
         overridden=tuple(told.get("overridden") or ()), left_out=tuple(told.get("left_out") or ()),
     )  # fmt: skip

@@ -16,6 +16,7 @@ from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.frozen import frozen
 from mpprof.trial.settings import Change
 
+XLA = "jit", True
 _SWITCH = "mixed precision"
 """Stands for a code where a float32 training is told how to switch it on."""
 _TWICE = 2.0
@@ -25,7 +26,8 @@ _MOST_WORKERS = 8
 class Promise(NamedTuple):
     """A switch to try. `gain_ns`: what remedying its cause gains of a step, after those before it in the
     report's plan; None: the report states none. `after_ns`: the step with this cause alone remedied. Of a
-    larger batch both are by the time of as many examples."""
+    larger batch both are by the time of as many examples. `freed_ns`: that step if the host, which would
+    limit it, has less to launch then; None: the host does not limit it, or has as much to launch."""
 
     code: str
     slug: str
@@ -33,6 +35,7 @@ class Promise(NamedTuple):
     value: Any
     gain_ns: float | None = None
     after_ns: float | None = None
+    freed_ns: float | None = None
 
     @property
     def change(self) -> Change:
@@ -58,7 +61,7 @@ class Advice:
 
 
 _OF_CODE: tuple[tuple[re.Pattern[str], Callable[[str], Change]], ...] = (
-    (re.compile(r"jit_compile=(True)"), lambda text: ("jit", True)),
+    (re.compile(r"jit_compile=(True)"), lambda text: XLA),
     (re.compile(r"\.prefetch\((tf\.data\.AUTOTUNE)\)"), lambda text: ("sets", ("prefetch", "auto"))),
     (
         re.compile(r"\bworkers=(\d+)"),
@@ -121,7 +124,9 @@ def _promise(found: Finding, change: Change, step_ns: float | None) -> Promise:
             if after_ns is None or step_ns is None
             else step_ns - (step_ns - after_ns) * (1 - 1 / change[1])
         )
-    return Promise(found.code, found.slug, *change, gain_ns, after_ns)
+    free_ns = None if step_ns is None or found.cost_ns_per_step is None else step_ns - found.cost_ns_per_step
+    hidden = change == XLA and free_ns is not None and after_ns is not None and free_ns < after_ns
+    return Promise(found.code, found.slug, *change, gain_ns, after_ns, free_ns if hidden else None)
 
 
 def _gain(found: Finding) -> float | None:

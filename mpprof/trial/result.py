@@ -24,7 +24,8 @@ _NOTABLE_MEMORY = 0.03
 @frozen
 class Row:
     """One setting. `speedup`: over the first setting; None: not known, or it is the first. `error`: why it
-    was not measured, or not all of it. Times and rates are means over its rounds."""
+    was not measured, or not all of it. `output`: the file with what its last training printed. Times and
+    rates are means over its rounds."""
 
     setting: Setting
     changes: tuple[str, ...]
@@ -41,14 +42,16 @@ class Row:
     worse: bool
     kept: bool
     error: str | None
+    output: str | None = None
 
 
 @frozen
 class Tried:
     """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended.
     `energy_absent`: why no energy is known. `busy`: in how many trainings other work kept the machine busy.
-    `stopped`: it was broken off, with time left. Where remedies were tried, `outcomes`: what they promised
-    and brought, `by_hand`: those that no switch applies."""
+    `stopped`: it was broken off, with time left. `already`: what was not tried, as the script does so. Where
+    remedies were tried, `outcomes`: what they promised and brought, `by_hand`: those that no switch
+    applies."""
 
     script: str
     rows: tuple[Row, ...]
@@ -64,6 +67,7 @@ class Tried:
     stopped: bool = False
     outcomes: tuple[Outcome, ...] = ()
     by_hand: tuple[ByHand, ...] = ()
+    already: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return text.render(self)
@@ -77,6 +81,7 @@ class Tried:
             "overridden": list(self.overridden),
             "left_out": list(self.left_out),
             "dropped": list(self.dropped),
+            "already": list(self.already),
             "on_cpu": self.on_cpu,
             "keep": self.keep,
             "energy_absent": self.energy_absent,
@@ -121,6 +126,7 @@ def conclude(script: str, plan: Plan, done: Sequence[Trained]) -> Tried:
         busy=sum(each.busy for each in done if each.counts),
         outcomes=outcomes,
         by_hand=kept_word.left_to_do(advice, outcomes),
+        already=plan.already,
     )
 
 
@@ -188,6 +194,7 @@ def _row(
         worse=setting.batch == plan.first.batch and learns_worse(counted, firsts),
         kept=kept,
         error=None if last is None else _why_not(last, counted),
+        output=None if last is None else last.output,
     )
 
 
@@ -229,7 +236,7 @@ def _document(row: Row) -> dict[str, Any]:
         "speedup_interval": None if found is None or found.interval is None else list(found.interval),
         "peak_memory_bytes": row.peak_memory_bytes, "joules_per_example": row.joules_per_example,
         "skipped": row.skipped, "loss": row.loss, "loss_finite": row.finite, "kept": row.kept,
-        "error": row.error,
+        "error": row.error, "output": row.output,
     }  # fmt: skip
 
 

@@ -60,6 +60,7 @@ class Trained:
     overridden: tuple[str, ...] = field(default=())
     left_out: tuple[str, ...] = field(default=())
     advice: Advice | None = None  # of the first training, where remedies are tried
+    output: str | None = None  # the file with what its process has printed
 
     @property
     def did_not_take(self) -> bool:

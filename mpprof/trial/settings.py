@@ -95,15 +95,21 @@ def product(choices: Choices) -> tuple[Setting, ...]:
     )
 
 
-def usual(
-    asked: Sequence[str], capability: tuple[int, int] | None, *, is_cpu: bool, has_xla: bool
-) -> Choices:
+def without_own(choices: Choices, jit: bool | None) -> Choices:
+    """Return the choices without a change that changes nothing: XLA as the script has it. `jit`: whether the
+    script trains with it; None: not known yet."""
+    if choices.jit[:1] != (None,) or jit is None:
+        return choices
+    return replace(choices, jit=tuple(each for each in choices.jit if each is not jit))
+
+
+def usual(asked: Sequence[str], capability: tuple[int, int] | None, *, is_cpu: bool) -> Choices:
     """Return the ladder that is climbed where nothing was chosen: float32; 16 bits, by the policy that the
-    script asks for, else by the card; XLA, where the script has not switched it on; twice the batch."""
+    script asks for, else by the card; XLA; twice the batch."""
     own = [name for name in asked if "16" in name]
     early = capability is not None and capability < _FIRST_WITH_BFLOAT16
     policy = own[-1] if own else "mixed_float16" if early and not is_cpu else "mixed_bfloat16"
-    return Choices((FLOAT32, policy), (None,) if has_xla else (None, True), (1.0, 2.0))
+    return Choices((FLOAT32, policy), (None, True), (1.0, 2.0))
 
 
 def differences(one: Setting, other: Setting) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mpprof.model.shell import quoted
 from mpprof.report import words
 from mpprof.store import ladder, write_tried
 from mpprof.trial import kept_word
@@ -59,13 +60,14 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
         for line in cells
     ]
     head = tried.sentence.replace(f"{ON_A_CPU}. ", f"{ON_A_CPU}.\n").split("\n")
-    errors = [f"{row.setting.name}: {row.error}" for row in tried.rows if row.error]
+    errors = [_error(row) for row in tried.rows if row.error]
     dropped = "Broken off before" if tried.stopped else "No time was left for"
     notes = [
         *errors,
         *([f"Overridden: {', '.join(tried.overridden)}"] if tried.overridden else []),
         *([f"Left out: {', '.join(tried.left_out)}"] if tried.left_out else []),
         *([f"{dropped}: {'; '.join(tried.dropped)}"] if tried.dropped else []),
+        *([f"Not tried, as the script does so already: {', '.join(tried.already)}"] if tried.already else []),
         *([_NO_LOSS] if _lacks_loss(tried) else []),
         *([_busy(tried)] if tried.busy else []),
         *([f"Energy: {tried.energy_absent}"] if tried.energy_absent and not tried.on_cpu else []),
@@ -81,6 +83,11 @@ def render(tried: Tried, *, ascii_only: bool = False) -> str:
     ]
     text = "\n\n".join("\n".join(words.plain(line) for line in part) for part in parts if part) + "\n"
     return words.ascii_only(text) if ascii_only else text
+
+
+def _error(row: Row) -> str:
+    printed = f" (what it printed: {quoted(row.output)})" if row.output else ""
+    return f"{row.setting.name}: {row.error}{printed}"
 
 
 def _lacks_loss(tried: Tried) -> bool:

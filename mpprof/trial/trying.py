@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -18,12 +19,15 @@ from mpprof.trial.journal import Journal
 from mpprof.trial.ladder import Plan, Turn
 from mpprof.trial.result import Tried, conclude, shared
 from mpprof.trial.rounds import Trained
-from mpprof.trial.settings import FLOAT32, Choices, Setting, changes, first, product, usual
+from mpprof.trial.settings import FLOAT32, Choices, Setting, changes, first, product, usual, without_own
 
 LEAST_S = 5.0
 """So long the steady steps of a training last at least."""
 MINUTES, MINUTES_ON_A_CPU = 20.0, 2.0
 """Of all trainings together, unless others are asked for. On a CPU the ladder says nothing about a GPU."""
+UNMEASURED = "unmeasured"
+"""Where runs lie until their training has ended, and those for good that are no setting's measure: other fits
+of the script, and what was broken off."""
 _SHOWN_IN_SECONDS = 100
 
 Say = Callable[[str], None]
@@ -64,23 +68,40 @@ def in_processes(asked: Asked) -> Train:
 
     def train(turn: Turn, within_s: float) -> Trained:
         setting = turn.setting
-        root = asked.logdir / setting.folder / str(turn.round)
-        root.parent.mkdir(parents=True, exist_ok=True)
-        answer, output = root.with_name(f"{root.name}.json"), root.with_name(f"{root.name}.txt")
+        root, until_then = (
+            folder / setting.folder / str(turn.round) for folder in (asked.logdir, asked.logdir / UNMEASURED)
+        )
+        for folder in (root.parent, until_then.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        answer, output = until_then.with_name(f"{root.name}.json"), root.with_name(f"{root.name}.txt")
         answer.unlink(missing_ok=True)
         trial = Trial(
             os.getpid(), str(answer), LEAST_S, setting.batch, setting.sets, asked.keep_callbacks, asked.fit,
             profiles=turn.round == 1, policies=() if asked.choices is None else asked.choices.policies,
         )  # fmt: skip
         options = Options(
-            str(root), asked.name, asked.steps, None, setting.policy, setting.jit, quiet=True, trial=trial
-        )
+            str(until_then), asked.name, asked.steps, None, setting.policy, setting.jit,
+            quiet=True, trial=trial,
+        )  # fmt: skip
         ended = training.run(asked.words, options, output, within_s)
-        one = measured.trained(turn, ended, answer, output, asked.steps)
+        one = _put_in_place(measured.trained(turn, ended, answer, output, asked.steps), root)
+        answer.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # other runs lie there
+            until_then.parent.rmdir()
+            until_then.parent.parent.rmdir()
         is_first = (turn.rung, turn.round) == (0, 1) and setting == Setting()
         return measured.advised(one) if asked.remedies and is_first else one
 
     return train
+
+
+def _put_in_place(one: Trained, root: Path) -> Trained:
+    """Move the run of a training to where no other lies beside or below it."""
+    if one.root is not None:
+        with contextlib.suppress(OSError):  # somebody's own lies there: the run stays where it is
+            Path(one.root).rename(root)
+            return replace(one, root=str(root))
+    return one
 
 
 class Interrupted(Exception):
@@ -111,7 +132,7 @@ def climb(
             one = train(turn, max(1.0, _left_s(asked, history, begun, clock())))
             history.append(one)
             if _fails(plan, history):
-                raise UnableError(f"{asked.name}: {one.error}", next=_what_next(one, asked))
+                raise UnableError(f"{asked.name}: {one.error}", next=_what_next(one))
             if not measured.lacked_time(one):  # else --resume would take the setting for one that fails
                 add(one)
             plan = _plan(asked, history)
@@ -140,11 +161,13 @@ def _plan(asked: Asked, done: Sequence[Trained]) -> Plan:
         if not done:
             return Plan(start)
         one = next((each for each in done if each.step_ns is not None), done[0])
-        has_xla = one.jit is True
-        choices = usual(one.asked, one.capability, is_cpu=one.is_cpu, has_xla=has_xla)
+        choices = usual(one.asked, one.capability, is_cpu=one.is_cpu)
+    jit = next((each.jit for each in done if each.counts and each.setting.jit is None), None)
+    left = without_own(choices, jit)
+    already = () if left == choices else ("with XLA" if jit else "without XLA",)
     if asked.together:
-        return Plan(first(choices), together=product(choices), most_rounds=asked.most_rounds)
-    return Plan(first(choices), changes(choices), most_rounds=asked.most_rounds)
+        return Plan(first(left), (), product(left), asked.most_rounds, already)
+    return Plan(first(left), changes(left), (), asked.most_rounds, already)
 
 
 def _next(plan: Plan, done: Sequence[Trained], left_s: float) -> Turn | None:
@@ -160,20 +183,20 @@ def _fails(plan: Plan, done: Sequence[Trained]) -> bool:
     return None not in errors and len(set(errors)) == 1
 
 
-def _what_next(one: Trained, asked: Asked) -> str:
+def _what_next(one: Trained) -> str:
     said = one.error or ""
     if "steady steps" in said:
         return "Give it more epochs, or fewer --steps"
-    if "no fit" in said:
+    if said.startswith("no fit of Keras"):
         return (
             "It measures fit and train_on_batch of Keras in the script's own process. Runs of a loop of your "
             "own: mpprof compare"
         )
-    if "input" in said:
+    if said.startswith("it asks for input"):
         return "Give by arguments what it asks for"
     if "no dtype policy" in said:
         return "Keras' own are float32, mixed_bfloat16 and mixed_float16"
-    return f"What it printed: {quoted(asked.logdir / one.setting.folder / f'{one.round}.txt')}"
+    return "" if one.output is None else f"What it printed: {quoted(one.output)}"
 
 
 def _notes(one: Trained) -> list[str]:

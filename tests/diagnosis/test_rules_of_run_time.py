@@ -556,6 +556,10 @@ def test_a_step_that_each_fit_traces_anew_is_found_by_the_first_calls(tmp_path: 
             replace(EPOCHS, epochs=1, fits=5, first_call=900),
             r"Starting 4 more fits took 3\.6. s, 5... % of the run without mpprof.*",
         ),
+        (
+            replace(EPOCHS, epochs=1, fits=2, first_call=900),
+            r"Starting another fit took 9.. ms, .* % of the run without mpprof.*",
+        ),
     ],
 )
 def test_what_tensorflow_does_not_tell_apart_is_said_where_it_takes_much_of_the_run(

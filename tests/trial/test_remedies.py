@@ -56,7 +56,7 @@ def test_what_pays_is_kept_and_its_promise_stands_beside_what_it_brought() -> No
     tried = climbed(train, PREFETCH, several, by_hand=(CACHE, PAD))
     kept, not_kept = tried.outcomes
     assert (kept.kept, not_kept.kept) == (True, False)
-    assert kept.promised == 2.0
+    assert kept.promised == (2.0, 2.0)
     assert kept.obtained.value == pytest.approx(20 / 10.5, rel=0.01)
     assert not_kept.obtained.value == pytest.approx(1.0, rel=0.01)  # over the best so far, not over the first
     assert tried.rows[2].setting.sets == (("prefetch", "auto"), ("steps_per_execution", "16"))
@@ -69,6 +69,13 @@ def test_what_pays_is_kept_and_its_promise_stands_beside_what_it_brought() -> No
     document = tried.to_dict()
     assert [each["kept"] for each in document["remedies"]] == [True, False]
     assert document["by_hand"] == [PAD._asdict()]
+
+
+def test_a_promise_that_the_hosts_launches_would_limit_is_a_range() -> None:
+    fused = Promise("MP506", "gradient-clipping", "jit", True, 2e6, after_ns=16e6, freed_ns=10e6)
+    (outcome,) = (tried := climbed(Known(times(20.0)), fused)).outcomes
+    assert outcome.said.startswith("promised 1.25x to 2.00x, obtained ")
+    assert tried.to_dict()["remedies"][0]["promised_range"] == [1.25, 2.0]
 
 
 def test_the_cause_of_a_remedy_that_did_not_pay_is_left_to_the_author() -> None:

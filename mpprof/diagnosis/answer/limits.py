@@ -114,8 +114,9 @@ def _outside(view: View, times: RunTime, *, compiles: bool) -> Iterator[_Took]:
         many = f"the first calls of {format_count(first.times)} epochs"
         yield _Took(first.ns, many, MUCH_OUTSIDE, "; whether for input is not known", " above a usual step")
     if not compiles and (starts := spent.starts_of_fits(run)) is not None:
-        ahead = f", and at most {format_ns(starts.ahead_ns)} more before their first hooks"
-        many = f"starting {format_count(starts.times)} more fits"
+        ahead = f", and at most {format_ns(starts.ahead_ns)} more before the first hook"
+        more = "another fit" if starts.times == 1 else f"{format_count(starts.times)} more fits"
+        many = f"starting {more}"
         yield _Took(starts.ns, many, MUCH_OUTSIDE, ahead if starts.ahead_ns else "")
 
 

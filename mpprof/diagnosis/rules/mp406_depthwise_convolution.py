@@ -121,14 +121,14 @@ def _estimated(signals: Signals, rows: tuple[int, ...]) -> float:
 
 
 def check_model(model: Untrained) -> Iterator[Note]:
-    title = "Depthwise convolution gains nothing"
+    title, units = "Depthwise convolution gains nothing", model.signals.matrix_units
     for layer in model.half:
         if kinds.is_depthwise(layer):
             name, code = model.placed(layer, lambda one: written(one, dtype="float32"))
-            reason = "depthwise convolution has no Tensor Core kernel"
+            reason = f"depthwise convolution has no kernel for {units}"
         elif kinds.is_separable(layer):
             name, code = model.placed(layer, lambda one: _separated(model, one))
-            reason = "its depthwise part has no Tensor Core kernel, its pointwise part has"
+            reason = f"its depthwise part has no kernel for {units}, its pointwise part has"
         else:
             continue
         yield Note("info", name, reason, f"{code}  # at times the faster one", title)

@@ -93,6 +93,7 @@ def _groups(value: object) -> int:
 
 
 def check_model(model: Untrained) -> Iterator[Note]:
+    units = model.signals.matrix_units
     for layer in model.half:
         groups, filters = layer.config.get("groups"), layer.config.get("filters")
         if not layers.is_convolution(layer) or layers.is_depthwise(layer):
@@ -104,7 +105,7 @@ def check_model(model: Untrained) -> Iterator[Note]:
             yield Note(
                 "warning" if each is not None and each < shapes.ALIGNMENT else "info",
                 name,
-                f"groups={groups}{wide}: often without a Tensor Core kernel",
+                f"groups={groups}{wide}: often without a kernel for {units}",
                 f"{code}  # or fewer groups, or dtype='float32'",
-                "A grouped convolution may miss the Tensor Cores",
+                f"A grouped convolution may miss the {units}",
             )
