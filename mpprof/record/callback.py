@@ -378,8 +378,9 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         session = self._session_of_this_process()
         steps = (self.params or {}).get("steps")
         # `self.model` would copy JAX's whole state back; the bare attribute does not.
-        begun, self._begun, begin_ns = self._begun, None, self._settings.clock()
-        if own := self._timed is None:
+        begun, self._begun, began_ns = self._begun, None, None
+        if self._timed is None:  # a list of the user's own, which does not time us as this one begins
+            began_ns = self._settings.clock()
             self._time_hooks_of(list_that_begins(self))
         timed, self._timed = self._timed, None
         per_epoch = steps if isinstance(steps, int) and steps > 0 else None
@@ -387,8 +388,8 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if self._settings.audit and self._settings.verbose and self._audited() is not self._model:
             self._audited = weakref.ref(self._model)
             tell(audit_lines(self._model, session.batch_size))
-        if own:  # else it is timed as the hooks of the others are
-            session.spend_begin(self._settings.clock() - begin_ns)
+        if began_ns is not None:
+            session.spend_begin(self._settings.clock() - began_ns)
 
     def _session_of_this_process(self) -> FitSession:
         session = self._session

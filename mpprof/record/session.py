@@ -517,9 +517,13 @@ class FitSession:
             line = self._cut_short()
         if logs and type(loss := logs.get("loss")) is float and self.queues:
             self.observer.alarm(Seen(self.calls.step, 0, loss=loss))  # not every step's loss is known
-            if line is not None and not math.isfinite(loss):  # it is what the alarm tells
-                line.loss = loss
+            if not math.isfinite(loss):  # it is what the alarm tells
                 self.recorder.absent.pop("loss", None)
+                if line is not None:
+                    line.loss = loss
+                else:  # as a validation has begun, the last line was written
+                    t_ns = self._clock() - self.recorder.zero_ns
+                    self.recorder.put({"kind": "update", "t_ns": t_ns, "step": self.calls.step, "loss": loss})
         self.observer.ends += 1
         # On every backend the variables now hold the state after the last step.
         if line is not None and (reading := self.observer.read()) is not None:

@@ -424,11 +424,12 @@ def test_tracings_that_are_only_counted_are_a_cause_of_the_long_steps_beside_the
     assert says("MP902", case(slow, tmp_path / "untold")).startswith("unable")
 
 
+@pytest.mark.parametrize("every", [25, 60])  # in 100 steps three, or a single one
 @pytest.mark.parametrize(("jit", "said"), [(True, "unable"), (False, "clear")])
 def test_where_xla_compiles_that_nothing_was_traced_anew_tells_nothing(
-    jit: bool, said: str, tmp_path: Path
+    jit: bool, said: str, every: int, tmp_path: Path
 ) -> None:
-    stalls = Play(callbacks=(Hook("compiles", batch_end=900, every=25),))
+    stalls = Play(callbacks=(Hook("compiles", batch_end=900, every=every),))
     made = compiled(tmp_path, stalls, "tensorflow tracing", {1: None})
     assert made.run.facts is not None
     fits = tuple(replace(fit, jit_compile=jit) for fit in made.run.facts.fits)
