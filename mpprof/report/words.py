@@ -56,9 +56,11 @@ _ON_HOST = {"idle_launch": "no op runs", "idle_sync": "waits of the executor"}
 _CAUSES_ON_HOST = {"between launches": "between ops"}
 
 
-def class_text(category: str, *, on_host: bool = False) -> str:
-    """Return a short phrase for a class of the account; `on_host` selects the phrase for a CPU's executor,
-    which launches nothing."""
+def class_text(category: str, *, on_host: bool = False, ns: float = 0.0) -> str:
+    """Return a short phrase for a class of the account, of which `ns` may be negative; `on_host` selects the
+    phrase for a CPU's executor, which launches nothing."""
+    if category == "idle_stall" and ns < 0:
+        return SHORTER_UNPROFILED
     return (_ON_HOST.get(category) if on_host else None) or CLASS_TEXT.get(category, "")
 
 

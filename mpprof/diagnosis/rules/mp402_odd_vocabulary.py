@@ -36,6 +36,7 @@ from mpprof.diagnosis.cells import missed
 from mpprof.diagnosis.outcomes import (
     CONFIGURED,
     NO_MATRIX_UNITS,
+    NOT_IN_16_BITS,
     OF_A_LAYER,
     Clear,
     Found,
@@ -68,6 +69,8 @@ def judge(signals: Signals) -> Outcome:
     facts = need(signals.layers_in_16_bits)
     mixed = any(f.compute_dtype in HALF_DTYPES and f.parameters != 0 for f in facts)
     judged = [f for f in facts if f.compute_dtype in HALF_DTYPES or (mixed and not signals.cells)]
+    if not judged:
+        return NOT_IN_16_BITS
     sizes = {f.name: shapes.width(f) or 0 for f in judged}
     large = {name: size for name, size in sizes.items() if size >= shapes.VOCABULARY}
     odd = {name: size for name, size in large.items() if size % shapes.ALIGNMENT}
