@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_790,
     "mpprof/api": 1_530,
     "mpprof/cli": 2_350,
-    "mpprof/diagnosis": 7_690,
+    "mpprof/diagnosis": 7_700,
     "mpprof/forecasts": 2_470,
     "mpprof/launch": 950,
     "mpprof/model": 2_870,
