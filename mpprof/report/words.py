@@ -69,6 +69,11 @@ def cause_of_idling(cause: str, *, on_host: bool) -> str:
     return _CAUSES_ON_HOST.get(cause, cause) if on_host else cause
 
 
+def where(device: str, basis: str) -> str:
+    """Return the device of a breakdown, and whether its times are those of the host's threads."""
+    return plain(device) + (", no accelerator: ops on the host's threads" if basis == "host" else "")
+
+
 def number(value: Any) -> float | None:
     """Return the number behind a JSON value: "NaN" and "Infinity" become floats again, None stays None."""
     return None if value is None else float(value)

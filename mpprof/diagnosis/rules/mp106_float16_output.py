@@ -25,14 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpprof.analysis.kernels import shapes
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.layer_code import children, in_place, written
 from mpprof.diagnosis.shared.numbers import what_overflows
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP106", "float16-output", "The model's output is 16-bit"
 ABOUT = "a 16-bit output"

@@ -40,8 +40,7 @@ from __future__ import annotations
 
 import math
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, Unable, known
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared.numbers import NEVER_SCALED, never_scaled, what_overflows
 from mpprof.diagnosis.shared.skips import (
     CONSECUTIVE,
@@ -52,8 +51,6 @@ from mpprof.diagnosis.shared.skips import (
     skips_of,
     without_loss_scale,
 )
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_count, format_ratio
 
 CODE, SLUG, TITLE = "MP201", "endless-skips", "Optimizer updates are skipped again and again"
 ABOUT = "endless skips"

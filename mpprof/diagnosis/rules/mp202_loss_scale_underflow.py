@@ -23,11 +23,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared.numbers import what_is_lost
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_count
 
 CODE, SLUG, TITLE = "MP202", "loss-scale-underflow", "The fixed loss scale is small"
 ABOUT = "a loss scale that is too small"

@@ -28,11 +28,9 @@ import math
 
 import numpy as np
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared.numbers import NEVER_SCALED, never_scaled, what_overflows
 from mpprof.diagnosis.shared.skips import scale_words, without_loss_scale
-from mpprof.diagnosis.signals import Signals
 from mpprof.model.arrays import Float64
 
 CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without limit"
