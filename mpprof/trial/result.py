@@ -49,7 +49,7 @@ class Row:
 class Tried:
     """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended.
     `energy_absent`: why no energy is known. `busy`: in how many trainings other work kept the machine busy.
-    `stopped`: it was broken off, with time left. `already`: what was not tried, as the script does so. Where
+    `stopped`: it was broken off, with time left. `unfinished`: more time would show more. `already`: what was not tried, as the script does so. Where
     remedies were tried, `outcomes`: what they promised and brought, `by_hand`: those that no switch
     applies."""
 
@@ -65,6 +65,7 @@ class Tried:
     energy_absent: str | None = None
     busy: int = 0
     stopped: bool = False
+    unfinished: bool = False
     outcomes: tuple[Outcome, ...] = ()
     by_hand: tuple[ByHand, ...] = ()
     already: tuple[str, ...] = ()
