@@ -114,6 +114,8 @@ class Try:
             output.note(args, f"interrupted: this was measured until then. To go on: {again}")
         if tried.unfinished:
             output.note(args, f"the time is over. To go on, for as long as --minutes says: {again}")
+        elif args.remedies and code == 0 and not (tried.outcomes or tried.by_hand):
+            output.note(args, "the diagnosis of the first training has no remedy to try")
         output.write(_written(tried, args), args.output, force=args.force)
         measured = any(row.step_ns is not None for row in tried.rows)
         return code if code or measured else UnableError.exit_code

@@ -49,9 +49,9 @@ class Row:
 class Tried:
     """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended.
     `energy_absent`: why no energy is known. `busy`: in how many trainings other work kept the machine busy.
-    `stopped`: it was broken off, with time left. `unfinished`: more time would show more. `already`: what was not tried, as the script does so. Where
-    remedies were tried, `outcomes`: what they promised and brought, `by_hand`: those that no switch
-    applies."""
+    `stopped`: it was broken off, with time left. `unfinished`: more time would show more. `already`: what was
+    not tried, as the script does so. Where remedies were tried, `outcomes`: what they promised and brought,
+    `by_hand`: those that no switch applies."""
 
     script: str
     rows: tuple[Row, ...]

@@ -20,8 +20,8 @@ from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
 READ = ("dynamic_scale", "initial_scale")
 _MODULE = ".loss_scale_optimizer"
 _REPLICA = "_MirroredReplicaThread"
-"""In such a thread `tf.distribute`'s mirrored strategies trace the step of a replica, while the training's own
-thread waits (TensorFlow, `distribute/mirrored_run.py`)."""
+"""In such a thread `tf.distribute`'s mirrored strategies trace the step of a replica, while the training's
+own thread waits (TensorFlow, `distribute/mirrored_run.py`)."""
 _APPLIES = frozenset(
     f"_{kind}_handle_{found}_grads"
     for kind in ("stateless", "stateful")
