@@ -108,7 +108,8 @@ def _could_change(doubt: Finding, first: Finding | None, report: Diagnosis) -> b
     if doubt.code == mp905_profiler_overhead.CODE:  # it lengthens the step, and hides nothing
         return first is not None and account.added_by_profiling_ns > gain_ns
     if doubt.code == mp907_unknown_kernels.CODE and report.tensor_core is not None:
-        return report.tensor_core.unknown_ratio * account.device_ns > gain_ns
+        copied = sum(part.ns_per_step for part in account.main.slices if part.category == "copy")
+        return report.tensor_core.unknown_ratio * (account.device_ns - copied) > gain_ns
     return gain_ns < account.step_ns / 2
 
 

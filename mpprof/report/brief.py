@@ -303,7 +303,7 @@ def _class_bars(document: Report, most: int) -> list[Bar]:
         first = Bar(
             "a profiled step" if time.unlike is not None else "this run's step",
             whole,
-            f"shares from {steps} on {on}",
+            f"shares {content.shares_of(time)}from {steps} on {on}",
         )
     elif document.window is not None:
         found = document.window

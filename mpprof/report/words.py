@@ -56,15 +56,22 @@ _ON_HOST = {"idle_launch": "no op runs", "idle_sync": "waits of the executor"}
 _CAUSES_ON_HOST = {"between launches": "between ops"}
 
 
-def class_text(category: str, *, on_host: bool = False) -> str:
-    """Return a short phrase for a class of the account; `on_host` selects the phrase for a CPU's executor,
-    which launches nothing."""
+def class_text(category: str, *, on_host: bool = False, ns: float = 0.0) -> str:
+    """Return a short phrase for a class of the account, of which `ns` may be negative; `on_host` selects the
+    phrase for a CPU's executor, which launches nothing."""
+    if category == "idle_stall" and ns < 0:
+        return SHORTER_UNPROFILED
     return (_ON_HOST.get(category) if on_host else None) or CLASS_TEXT.get(category, "")
 
 
 def cause_of_idling(cause: str, *, on_host: bool) -> str:
     """Return what is known about idle time, in the words for a CPU's executor where nothing is launched."""
     return _CAUSES_ON_HOST.get(cause, cause) if on_host else cause
+
+
+def where(device: str, basis: str) -> str:
+    """Return the device of a breakdown, and whether its times are those of the host's threads."""
+    return plain(device) + (", no accelerator: ops on the host's threads" if basis == "host" else "")
 
 
 def number(value: Any) -> float | None:

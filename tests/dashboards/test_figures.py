@@ -19,6 +19,7 @@ from mpprof_dashboards.figures import compare, memory, plain, roofline, steps, w
 from mpprof_dashboards.figures.plain import Figure
 from mpprof_dashboards.pages import steps as page
 
+from mpprof.model.account import Slice
 from tests.builders.read_back import reading
 from tests.dashboards.fake_source import (
     HOSTILE,
@@ -534,3 +535,11 @@ def test_plotly_writes_a_part_as_it_does_where_orjson_is_installed() -> None:
     layout = plain.part({"title": {"text": "a"}})
     assert layout.to_plotly_json() == {"title": {"text": "a"}}
     assert layout.title.to_plotly_json() == {"text": "a"}
+
+
+def test_a_negative_row_has_one_name_wherever_it_stands() -> None:
+    """`idle_stall` below 0 is what profiling added: its hover said "rare long steps"."""
+    less, more = (Slice("idle_stall", ns, 0.0) for ns in (-240e3, 240e3))
+    assert "added by profiling" in waterfall.account_hover(less)
+    assert "rare long steps" not in waterfall.account_hover(less)
+    assert "rare long steps" in waterfall.account_hover(more)

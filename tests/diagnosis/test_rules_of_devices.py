@@ -135,6 +135,40 @@ def test_mp705_costs_what_is_transfer_and_what_work_could_hide() -> None:
     assert finding("MP705", both(20.0, waits=0.5)).cost_ns_per_step == pytest.approx(19.5e6)
 
 
+SEND = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "phase"),
+    [
+        (SEND, "other"), ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "forward"),
+        (SIXTEEN_BIT_SUM, "forward"),
+    ],
+)  # fmt: skip
+def test_what_is_exchanged_within_a_pass_is_not_said_to_be_hidden(kernel: str, phase: str) -> None:
+    """A public trace of two GPUs sends activations between its layers: the next kernel waits for them, and a larger
+    batch sends as much more."""
+    sends = exchange(20.0, kernel, phase=phase)
+    for made in (c.account(sends), of_two(c.account(sends), c.account(exchange(20.0, kernel, phase=phase)))):
+        found = finding("MP705", case(made))
+        assert found.gain_ns_per_step is None
+        assert "does not show work that could go on without what is sent" in found.summary
+        assert not any(each.larger_batch or "gradient" in each.text for each in found.remedies)
+        assert "divide the batch into parts" in " ".join(each.text for each in found.remedies)
+
+
+def test_gradients_are_hidden_behind_the_backward_pass_alone() -> None:
+    """40 ms of sums, 25 of forward, 15 of backward, 20 of update: no gradient exists while the forward pass runs."""
+    parts = (
+        exchange(40.0, SIXTEEN_BIT_SUM),
+        c.healthy(25, phase="forward"),
+        c.healthy(15, phase="backward"),
+        c.cell("optimizer", 20),
+    )
+    found = finding("MP705", case(of_two(c.account(*parts), c.account(exchange(40.0, SIXTEEN_BIT_SUM)))))
+    assert found.gain_ns_per_step == pytest.approx(15e6)
+
+
 def test_devices_that_send_nothing_are_not_held_against_each_other() -> None:
     slow = of_two(c.account(), c.account(c.cell("idle_input", 20.0)))
     assert says("MP704", case(slow, distribution="DataParallel")).startswith("unable: no collective")

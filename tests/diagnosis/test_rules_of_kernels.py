@@ -46,6 +46,14 @@ def test_mp402_limits_with_a_trace(ms, said) -> None:
     assert says("MP402", vocabulary(33709, logits(ms))) == said
 
 
+def test_mp402_does_not_clear_a_float32_run() -> None:
+    """Its kernels may state `align1`: what its vocabulary costs in 16 bits is not known from it."""
+    wide = c.facts("float32", layers=(c.layer("logits", dtype="float32", config={"units": 33709}),))
+    slow = c.fallback(30, layer="logits", kernel="cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align1")
+    given = c.case(records=wide, account=c.account(slow))
+    assert says("MP402", given) == "not applicable: the run does not compute in 16 bits"
+
+
 def test_mp402_on_tensor_cores_all_the_same() -> None:
     fine = c.healthy(30, layer="logits")
     assert says("MP402", vocabulary(33709, fine)) == "clear"

@@ -336,6 +336,27 @@ def test_mp310_names_an_op_whose_tensor_goes_to_the_host_and_back() -> None:
     assert "uint8" in finding("MP310", c.case(account=c.account(batch, there, back))).remedy
 
 
+def test_mp310_copies_that_go_both_ways_are_no_input() -> None:
+    """Offloaded activations: what is copied down in the forward pass comes up in the backward one."""
+    down = c.cell("copy", 20, kernel="MemcpyD2H", bytes_per_step=240e6, calls_per_step=4.0)
+    up = c.cell("copy", 20, kernel="MemcpyH2D", bytes_per_step=240e6, calls_per_step=4.0)
+    batch = c.cell("copy", 4, kernel="MemcpyH2D", bytes_per_step=48e6)
+    got = finding("MP310", c.case(account=c.account(down, up, batch)))
+    assert got.remedy.startswith("offload less")
+    counted = {each.name: each.value for each in got.evidence if each.name.startswith("copies")}
+    assert counted == {"copies to the host per step": 4, "copies from the host per step": 5}
+    logs = replace(down, ns_per_step=1e6, busy_ns_per_step=1e6)
+    assert "uint8" in finding("MP310", c.case(account=c.account(logs, up, batch))).remedy
+
+
+def test_mp310_hides_copies_behind_the_work_that_there_is() -> None:
+    """70 of 100 ms copy, 30 work: 70 stay, however well they overlap."""
+    got = finding("MP310", c.case(account=c.account(c.cell("copy", 70, kernel="MemcpyH2D"))))
+    assert "for 70.0 ms a step (70.0 %); other work could hide 30.0 ms of that" in got.summary
+    assert got.whatif_step_ns == pytest.approx(70e6)
+    assert got.severity == "error"
+
+
 # --- MP304: the wait for the flag
 
 

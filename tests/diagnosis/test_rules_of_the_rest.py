@@ -111,6 +111,26 @@ def test_mp411_on_torch_costs_what_works_on_scores_and_no_more() -> None:
     assert finding("MP411", on_torch(*scores(10), beside)).cost_ns_per_step == pytest.approx(20 * c.MS)
 
 
+def test_mp411_leaves_the_work_of_projections_out() -> None:
+    """A bias, its gradient and their transposes are no work on scores, though they are within attention."""
+    of_scores = c.cell("elementwise", 12, layer="mha/softmax", family="softmax")
+    of_biases = c.cell("reduce", 40, layer="mha/query", op_type="BiasAddGrad")
+    case = of(c.layer("mha", "MultiHeadAttention"), cells=(of_scores, of_biases))
+    (ratio,) = (each.value for each in finding("MP411", case).evidence)
+    assert ratio == pytest.approx(0.12)
+
+
+def test_mp411_on_torch_as_many_values_in_other_rows_are_no_scores() -> None:
+    """64 tokens and 12 heads of 64: all scores are as many values as the outputs of a projection."""
+    softmax, mask, product = scores(10, shapes="bfloat16[8,12,64,64]")
+    product = replace(product, shapes="(bfloat16[96,64,32];bfloat16[96,32,64])")
+    bias = c.cell("reduce", 30, op_type="aten::sum", shapes="(bfloat16[512,768])")
+    assert 8 * 12 * 64 * 64 == 512 * 768
+    assert finding("MP411", on_torch(softmax, mask, product, bias)).cost_ns_per_step == pytest.approx(
+        20 * c.MS
+    )
+
+
 def test_mp411_on_torch_a_softmax_over_classes_is_none() -> None:
     assert says("MP411", on_torch(*scores(10, shapes="bfloat16[96,1000]"))) == "clear"
     linear = c.healthy(20, op_type="aten::addmm", family="gemm", shapes="(bf16[9];bf16[96,64];bf16[64,301])")

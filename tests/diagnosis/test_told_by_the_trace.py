@@ -42,6 +42,21 @@ def test_without_a_fetch_the_steps_of_a_call_are_not_known(tmp_path: Path) -> No
     assert "`fit`" in reasons(found)["MP904"]
 
 
+def test_the_sums_of_metrics_are_not_the_optimizers(tmp_path: Path) -> None:
+    """Keras' metrics add to their totals with the op that an optimizer adds with: 300 us here, 50 of the update."""
+    step = keras2.Step()
+    step.call(14_000)
+    step.kernel(keras2.GEMM, 1_000, 1_020, 4_000, op="model/dense/MatMul:MatMul")
+    adds = "AssignAddVariableOp_GPU_DT_FLOAT_DT_FLOAT_kernel"
+    step.kernel(adds, 5_000, 5_100, 200, op="AssignAddVariableOp:AssignAddVariableOp")
+    step.kernel(adds, 5_350, 5_400, 100, op="AssignAddVariableOp_1:AssignAddVariableOp")
+    step.kernel(adds, 5_600, 5_700, 50, op="Adam/Adam/AssignAddVariableOp:AssignAddVariableOp")
+    found = of_keras(step, tmp_path)
+    took = {part.category: part.ns_per_step for part in found.account.main.slices}
+    assert took["optimizer"] == pytest.approx(50e3)
+    assert took["elementwise"] == pytest.approx(300e3)
+
+
 def test_several_fetches_in_a_call_are_several_steps(tmp_path: Path) -> None:
     found = of_keras(keras2.several_steps_of_keras_3(per_call=3), tmp_path)
     several = next(each for each in found.findings if each.code == "MP904")

@@ -134,7 +134,7 @@ def test_offloaded_weights_are_no_batches(memory: str, tmp_path: Path) -> None:
     assert "keep the copied data (weights) on the device" in remedy
     assert "uint8" not in remedy
     evidence = {each["name"]: each["value"] for each in copies["evidence"]}
-    assert evidence["copies in the window"] == 7
+    assert evidence["copies from the host in the window"] == 7
     assert f"the largest copy moves 40.0 MiB at 25.0 GB/s, from {memory.lower()} memory" in copies["summary"]
 
 

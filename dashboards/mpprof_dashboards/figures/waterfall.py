@@ -40,8 +40,8 @@ def without_crumbs(classes: dict[str, float], step_ns: float) -> tuple[dict[str,
     return {role: ns for role, ns in classes.items() if role not in crumbs}, crumbs
 
 
-def _class_words(role: str) -> str:
-    text = words.CLASS_TEXT.get(role)
+def _class_words(role: str, ns: float) -> str:
+    text = words.class_text(role, ns=ns)
     return f"{theme.class_label(role)} ({text})" if text else theme.class_label(role)
 
 
@@ -78,7 +78,7 @@ def gap(
     position = reach
     shown, crumbs = without_crumbs(classes, end_ns)
     for role, ns in shown.items():
-        hint = f"{_class_words(role)}: {_signed(ns)}{_layers_of(slices, role)}"
+        hint = f"{_class_words(role, ns)}: {_signed(ns)}{_layers_of(slices, role)}"
         rows.append(
             Row(theme.class_label(role), ns, _signed(ns), _kind(role), role, start_ns=position, hint=hint)
         )
@@ -96,7 +96,7 @@ def _kind(role: str) -> str:
 def _crumbs(classes: dict[str, float], position: float) -> Row:
     """Return one bar for the classes that are too small to be seen; the hint names each."""
     ns = sum(classes.values())
-    hint = "; ".join(f"{_class_words(role)}: {_signed(part)}" for role, part in classes.items())
+    hint = "; ".join(f"{_class_words(role, part)}: {_signed(part)}" for role, part in classes.items())
     return Row(f"{len(classes)} smaller", ns, _signed(ns), "other", "rest", start_ns=position, hint=hint)
 
 
@@ -130,7 +130,7 @@ def pieces(part: Slice) -> list[tuple[str, str, str, float]]:
 
 def account_hover(part: Slice, per_whole: str = "per step") -> str:
     role, hidden = part.category, part.hidden_ns_per_step
-    parts = [f"{_class_words(role)}: {words.duration(part.ns_per_step)} {per_whole}"]
+    parts = [f"{_class_words(role, part.ns_per_step)}: {words.duration(part.ns_per_step)} {per_whole}"]
     if hidden:
         parts.append(f"{words.duration(hidden)} more hidden behind other work")
     for piece in part.by:

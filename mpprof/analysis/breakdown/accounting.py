@@ -46,9 +46,8 @@ from mpprof.model.account import (
     Slice,
     class_of,
 )
-from mpprof.model.arrays import Bool, Float64, Int8, Int32, Int64
+from mpprof.model.arrays import Bool, Float64, Int8, Int32, Int64, groups
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import groups
 from mpprof.model.kernels import (
     TRANSFORMS,
     Placement,
@@ -217,15 +216,17 @@ def _of_blocked_calls(trace: Trace, window: Window, main: DeviceAccount) -> tupl
     if waited_ns < NOTABLE_RATIO * main.step_ns:
         return ()
     periods, shift_ns = window.periods, window.shift.ns
-    taken = idle.blocked_ns(trace, Intervals(periods.start_ns + shift_ns, periods.end_ns + shift_ns))
-    if not len(taken):
+    rows = idle.held_up_in(trace, Intervals(periods.start_ns + shift_ns, periods.end_ns + shift_ns))
+    if not len(rows):
         return ()
+    taken = trace.host.duration_ns[rows]
+    names, counts = np.unique(trace.host.name[rows], return_counts=True)
+    often = [trace.strings[name] for name in names[np.argsort(-counts, kind="stable")][:2].tolist()]
     calls = f"{len(taken)} calls of" if len(taken) > 1 else "a call of"
     to = f" to {format_ns(taken.max())}" if len(taken) > 1 else ""
     return (
         f"the device waited {format_ns(waited_ns)} a step for driver calls that did not return ({calls} "
-        f"{format_ns(taken.min())}{to}): a lock in the driver or a loaded machine; it is neither launch "
-        "overhead nor input",
+        f"{format_ns(taken.min())}{to}, {' and '.join(often)}); the trace does not show what held them up",
     )
 
 

@@ -58,7 +58,7 @@ _LISTS: dict[Family, str] = {
         LogicalOr LogicalNot ClipByValue SquaredDifference MulNoNan DivNoNan Xdivy Xlogy Reciprocal Inv
         ReciprocalGrad RsqrtGrad SqrtGrad Erf Erfc Round Floor Ceil FloorMod BitwiseAnd BitwiseOr RightShift
         LeftShift ApproximateEqual OnesLike ZerosLike BroadcastTo Fill Range LinSpace Rint Sinh Cosh Asin Acos
-        Atan Atan2 Digamma Lgamma Betainc Swish Mish _UnaryOpsComposition
+        Atan Atan2 Digamma Lgamma Betainc Swish Mish _UnaryOpsComposition AssignAddVariableOp
         add subtract multiply divide maximum minimum negate abs sign sqrt rsqrt cbrt exponential
         exponential-minus-one log log-plus-one power sine cosine tan tanh logistic compare select and or xor
         not clamp floor ceil round-nearest-afz round-nearest-even remainder atan2 erf is-finite broadcast
@@ -118,8 +118,7 @@ _LISTS: dict[Family, str] = {
         aten::_fused_adamw_ aten::_fused_sgd_ aten::_foreach_add_ aten::_foreach_mul_ aten::_foreach_add
         aten::_foreach_mul aten::_foreach_sub aten::_foreach_sub_ aten::_foreach_div aten::_foreach_div_
         aten::_foreach_sqrt aten::_foreach_sqrt_ aten::_foreach_addcdiv_ aten::_foreach_addcmul_
-        aten::_foreach_lerp_ aten::_foreach_maximum_ aten::_foreach_neg AssignAddVariableOp
-        AssignSubVariableOp""",
+        aten::_foreach_lerp_ aten::_foreach_maximum_ aten::_foreach_neg AssignSubVariableOp""",
     "loss_scale": """IsFinite IsInf IsNan CheckNumerics CheckNumericsV2 aten::_amp_foreach_non_finite_check_and_unscale_
         aten::_amp_update_scale_""",
     "comm": """CollectiveReduce CollectiveReduceV2 CollectiveReduceV3 CollectiveGather CollectiveBcastSend

@@ -189,9 +189,15 @@ def _by_calls(trace: Trace, device: int, found: Calls, joined: _Joined, rows: In
     pause = np.append(np.where(next_one, start[1:] - until[:-1], -1), -1)
     if found.of:
         notes += _parts_of_pass(trace, rows[own[of == np.argmax(whole)]])
+    # A batch that was sent between two calls is copied while a step runs: the device does not idle then.
+    strays = np.flatnonzero((step < 0) & (table.kind[rows] == WorkKind.MEMCPY))
+    at = latest(start, end[strays] - 1)
+    during = (at >= 0) & (begin[strays] < until[at])
+    own, of = np.concatenate([own, strays[during]]), np.concatenate([of, at[during]])
+    order = np.argsort(own, kind="stable")
     return Periods(
         start, until, found.number, found.family, tuple(notes), ratio, found.marker_ns, found.numbered,
-        Work(pick(rows, own), of), None if found.family == OPTIMIZER else pause,
+        Work(pick(rows, own[order]), of[order]), None if found.family == OPTIMIZER else pause,
         "pass" if found.of else "step", found.of,
     ).keep(whole)  # fmt: skip
 

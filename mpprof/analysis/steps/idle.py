@@ -232,11 +232,10 @@ def _launched(trace: Trace, idle: Intervals, next_row: Int64, shift: ClockShift)
     return np.where(linked, host.thread.take(launch), -1).astype(np.int64), until
 
 
-def blocked_ns(trace: Trace, within: Intervals) -> Int64:
-    """Return how long each driver call took that began in these instants (of the host's clock) and did not
+def held_up_in(trace: Trace, within: Intervals) -> Int64:
+    """Return the rows of the driver calls that began in these instants (of the host's clock) and did not
     return soon, but for copies that block the host."""
-    rows = np.flatnonzero(held_up(trace) & within.contains(trace.host.start_ns))
-    return trace.host.duration_ns[rows]
+    return np.flatnonzero(held_up(trace) & within.contains(trace.host.start_ns))
 
 
 def held_up(trace: Trace) -> Bool:

@@ -256,7 +256,8 @@ def _alone(view: View) -> Iterator[str]:
     step = "the float32 step" if view.mixed else "the baseline's step"
     why = limiting(speedup.limits, step)
     host = bool(speedup.limits) and speedup.limits[0].kind == "host"
-    if speedup.observed is not None and speedup.observed > MEETS_RATIO * most:
+    beaten = speedup.observed is not None and speedup.observed > most
+    if beaten and format_speedup(speedup.observed) != format_speedup(most):
         far = next((each.proof for each in view.report.findings if each.code == mp803_tf32_baseline.CODE), "")
         more = f"{format_speedup(most)} was estimated for precision alone"
         yield f"more than estimated, because {far}" if far else more

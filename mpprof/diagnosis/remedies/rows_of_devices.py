@@ -85,4 +85,13 @@ DEVICES = (
     Row(
         "MP705", ANY, "a larger batch on each device: more work for the same bytes", larger_batch=True,
     ),
+    Row(
+        "MP705", ANY,
+        "divide the batch into parts: one part computes while the other's activations travel",
+        case="within a pass",
+    ),
+    Row(
+        "MP705", ANY, "exchange activations among fewer devices, or among those with the fastest links",
+        case="within a pass",
+    ),
 )  # fmt: skip

@@ -190,6 +190,20 @@ INPUT = (
         "mpprof ops {run}", "there and back",
     ),
     Row(
+        "MP310", ANY,
+        "offload less: keep in the host's memory only what does not fit on the device",
+        "mpprof ops {run}", "offloaded",
+    ),
+    Row(
+        "MP310", JAX, "compute activations again in the backward pass instead of fetching them from the host",
+        "block = jax.checkpoint(block)", "offloaded", unless=(its.forward_alone, its.only_infers), loop=True,
+    ),
+    Row(
+        "MP310", TORCH, "compute activations again in the backward pass instead of fetching them from the host",
+        "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)", "offloaded",
+        unless=(its.forward_alone, its.only_infers), loop=True,
+    ),
+    Row(
         "MP310", ANY, "read values from the device once in many steps: each such copy waits for all work before it",
         "mpprof ops {run}", "blocking",
     ),

@@ -5,7 +5,9 @@ What it means
     device waits for it. Mixed precision shortens the work and leaves the copy as it is. Copies within the
     device are of another kind: tensors that are put together, cloned or made contiguous. And where one op's
     tensor goes to the host and comes back, the op runs on the CPU (MP306, where the trace holds the host's
-    ops).
+    ops). Tensors that are parked in the host's memory and fetched again (offloaded activations, weights or
+    optimizer slots) are not input: no prefetch of batches hides them, and sending uint8 does not shorten
+    them.
 
 How we know
     Two times are added: that in which a copy runs and no kernel does (the account's class `copy`), and idle
@@ -13,12 +15,15 @@ How we know
     memory, waits for all work in front of it, and meanwhile nothing is launched. For the largest copies to or
     from the device the rate is computed from bytes and time. Some collectors state whether host memory was
     pageable. Otherwise a rate below 4 GB/s, a third of what pinned memory reaches over PCIe 3.0 x16,
-    indicates pageable memory, which the driver copies twice.
+    indicates pageable memory, which the driver copies twice. Copies are offloading where an instruction of
+    the compiled program names the host's memory, or moves a tensor between host and device itself; and where
+    both ways take about as long, because what leaves for logs is small beside a batch.
 
 What it costs
-    The time of these copies. A float32 run has the same copies: below a fifth of the step they are a note
-    without a cost, which explains why little can be gained. The copy of the batch to the
-    device, which a prefetch hides, is mentioned from 3 % of the step on, all others from 10 %.
+    The time of these copies, as far as work is there to hide them: where they take longer than all other
+    work, the rest of their time stays. A float32 run has the same copies: below a fifth of the step they are
+    a note without a cost, which explains why little can be gained. The copy of the batch to the device, which
+    a prefetch hides, is mentioned from 3 % of the step on, all others from 10 %.
 
 When to ignore
     When the copies are logs read once in many steps.
@@ -31,16 +36,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mpprof.analysis.breakdown import copies
 from mpprof.analysis.steps.idle import COPYING
-from mpprof.diagnosis import attainable, evidence, launch_waits
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Scale, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
+from mpprof.diagnosis import launch_waits
+from mpprof.diagnosis.prelude import *
 from mpprof.model.frozen import frozen
-from mpprof.model.quantities import format_bytes, format_bytes_per_s, format_ratio
 
 CODE, SLUG, TITLE = "MP310", "exposed-copies", "Copies are not hidden behind work"
 ABOUT = "exposed copies"
@@ -51,7 +53,14 @@ OF_ACCELERATOR = True
 
 _DOWN = r"(?i)D2H|DtoH|Device\s*-?(to|>)-?\s*(Host|Pageable|Pinned)"
 _UP = r"(?i)H2D|HtoD|(Host|Pageable|Pinned)\s*-?(to|>)-?\s*Device"
+_IN_HOST_MEMORY = r"S\(5\)|is_host_transfer=true"
+"""How an HLO instruction that XLA writes out on a TPU names the host's memory."""
+_FIRST_HALF = r"^%?(?:[\w.-]+ = .*? )?[\w-]+-start(?:\.\d+)*(?:\(|$)"
+"""The start of a copy whose end (`copy-done`) is in the trace, too: one copy, not two."""
+BOTH_WAYS_RATIO = 0.5
+"""Copies to the host take at least so much of the time of those from it, or the other way round."""
 _WITHIN = r"(?i)D2D|DtoD|Device\s*-?(to|>)-?\s*Device"
+_WAYS = (("copies to the host", _DOWN), ("copies from the host", _UP), ("copies within the device", _WITHIN))
 SCALE = Scale(info_ratio=0.10, warning_ratio=0.20, error_ratio=0.30, normal=True)
 """A note only from a tenth of the step on, because a float32 run has the same copies. From XProf's limit for
 "highly" input-bound on, a fifth of the step, the batch's way to the device is a loss that a prefetch hides,
@@ -85,24 +94,40 @@ def judge(signals: Signals) -> Outcome:
     within = math.fsum(cell.ns_per_step for cell in cells if re.search(_WITHIN, cell.kernel or ""))
     outside = 2 * within <= copied
     returning = _there_and_back(cells) if outside else ()
-    blocking = bool(waits) and waited > copied
-    case = "there and back" if returning else "from outside" if outside else "within"
+    offloaded = outside and not returning and _offloads(cells)
+    blocking = bool(waits) and waited > copied and not offloaded
+    case = (
+        "there and back"
+        if returning
+        else "offloaded"
+        if offloaded
+        else "from outside"
+        if outside
+        else "within"
+    )
     largest = _largest(signals, cells) if outside else None
-    does = "copies, or waits for copies that block the host, for" if waits else "does nothing but copy for"
+    what = "copy tensors to and from the host's memory" if offloaded else "copy"
+    does = "copies, or waits for copies that block the host," if waits else f"does nothing but {what}"
     calls = launch_waits.in_mid_step(signals) if blocking else ()
     named = evidence.listed(_moving(cells)) if blocking else _said(largest) if largest else ""
+    stays = 0.0 if returning or not outside else _longer_than_all_work(signals)
+    ratio, taken = signals.cost_ratio(claims), format_ns(signals.cost_ns(claims) * signals.undistorted)
+    if stays:
+        claims = attainable.lessened(signals, claims, stays)
     return Found(
-        summary=f"the device {does} {{cost}} {{each}} ({{share}})"
+        summary=f"the device {does} for "
+        + (f"{taken} {{each}} ({format_ratio(ratio)})" if stays else "{cost} {each} ({share})")
+        + ("; other work could hide {cost} of that" if stays else "")
         + (f": {named}" if named else "")
         + (f"; to the host and back for {evidence.listed(returning)}" if returning else ""),
         proof=named,
         evidence=(
             evidence.ratio(
                 f"exposed copies{' and the wait behind them' if waits else ''} in {{whole}}",
-                signals.cost_ratio(claims),
+                ratio,
                 scale.info_ratio,
             ),
-            evidence.count("copies {per}", math.fsum(c.calls_per_step for c in cells if c.family in _COPIES)),
+            *_counted(cells),
             evidence.ratio("of their time, within the device", within / copied),
             *((evidence.ns("idle behind copies that block the host", waited),) if waits else ()),
             *((evidence.text("calls that block the host", evidence.listed(calls)),) if calls else ()),
@@ -110,8 +135,55 @@ def judge(signals: Signals) -> Outcome:
         ),
         cases=("blocking" if blocking else case,),
         scale=scale,
+        severity=scale.severity(ratio) if stays else None,
+        said=f"the {{device}} does nothing but {what} for {taken} of {{whole}}" if offloaded or stays else "",
         claims=claims,
     )
+
+
+def _counted(cells: Sequence[Cell]) -> tuple[Evidence, ...]:
+    """Return how many copies these are, by their way where it is known: hidden ones, too, and each once, if
+    the trace holds its two halves or not."""
+    counted: dict[str, float] = {}
+    for cell in cells:
+        if cell.family in _COPIES and not re.match(_FIRST_HALF, cell.kernel or ""):
+            way = next((way for way, found in _WAYS if re.search(found, cell.kernel or "")), "copies")
+            counted[way] = counted.get(way, 0.0) + cell.calls_per_step
+    return tuple(evidence.count(f"{way} {{per}}", count) for way, count in counted.items())
+
+
+def _offloads(cells: Sequence[Cell]) -> bool:
+    """Return whether these copies park tensors in the host's memory: instructions of the compiled program,
+    most of their time, or copies that take about as long both ways."""
+    whole = math.fsum(cell.busy_ns_per_step for cell in cells)
+    down, up, compiled = (
+        math.fsum(cell.busy_ns_per_step for cell in cells if tells(cell))
+        for tells in (_is(_DOWN), _is(_UP), _in_program)
+    )
+    both = down + up
+    return 2 * compiled > whole or (2 * both > whole and min(down, up) >= BOTH_WAYS_RATIO * max(down, up))
+
+
+def _is(pattern: str) -> Callable[[Cell], bool]:
+    return lambda cell: re.search(pattern, cell.kernel or "") is not None
+
+
+def _in_program(cell: Cell) -> bool:
+    """Tell whether this copy between host and device is an instruction of the compiled program."""
+    moves = _is(_DOWN)(cell) or _is(_UP)(cell)
+    return re.search(_IN_HOST_MEMORY, cell.kernel or "") is not None or (moves and cell.hlo is not None)
+
+
+def _longer_than_all_work(signals: Signals) -> float:
+    """Return by how much copies, exposed and hidden, take longer than all other work of the device, in ns:
+    that much of their time stays exposed however well they are hidden."""
+    measured = signals.case.measured
+    if measured is None:
+        return 0.0
+    of_copies = [part for part in measured.main.slices if part.category == "copy"]
+    copied = math.fsum(part.ns_per_step + part.hidden_ns_per_step for part in of_copies)
+    work = signals.time([row for row in signals.work if signals.cells[row].category != "copy"])
+    return max(0.0, copied - work)
 
 
 def _moving(cells: Sequence[Cell]) -> tuple[str, ...]:

@@ -30,26 +30,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from mpprof.analysis.kernels import shapes
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import missed
-from mpprof.diagnosis.outcomes import (
-    CONFIGURED,
-    NO_MATRIX_UNITS,
-    OF_A_LAYER,
-    Clear,
-    Found,
-    Outcome,
-    Unable,
-    need,
-)
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.layer_code import in_place, up, widened
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.account import Class
-from mpprof.model.finding import Evidence
-from mpprof.model.quantities import format_count
-from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP402", "odd-vocabulary", "The vocabulary is not a multiple of 8"
 ABOUT = "an odd vocabulary size"
@@ -68,6 +51,8 @@ def judge(signals: Signals) -> Outcome:
     facts = need(signals.layers_in_16_bits)
     mixed = any(f.compute_dtype in HALF_DTYPES and f.parameters != 0 for f in facts)
     judged = [f for f in facts if f.compute_dtype in HALF_DTYPES or (mixed and not signals.cells)]
+    if not judged:
+        return NOT_IN_16_BITS
     sizes = {f.name: shapes.width(f) or 0 for f in judged}
     large = {name: size for name, size in sizes.items() if size >= shapes.VOCABULARY}
     odd = {name: size for name, size in large.items() if size % shapes.ALIGNMENT}

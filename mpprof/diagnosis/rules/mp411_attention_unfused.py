@@ -28,14 +28,9 @@ from __future__ import annotations
 
 from math import prod
 
-from mpprof.analysis.kernels import eligibility, shapes
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import unattributed
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.frameworks import ON_TORCH
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
-from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP411", "attention-unfused", "Attention writes its scores to memory"
 ABOUT = "unfused attention"
@@ -48,6 +43,7 @@ INFO_RATIO = 0.10
 """A tenth of the step around the products of attention: worth knowing, and a ceiling rather than a fault."""
 SCALE = Scale(info_ratio=0.05, warning_ratio=INFO_RATIO, error_ratio=0.40)
 """Where a fused kernel is at hand, it is a fault from a tenth on (our judgement)."""
+_PROJECTIONS = ("query", "key", "value", "attention_output")
 _ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention")
 
 
@@ -63,7 +59,12 @@ def judge(signals: Signals) -> Outcome:
     mine = signals.select(lambda cell: _within(cell.layer, names))
     if not mine:
         return unattributed(names)
-    rows = tuple(r for r in mine if signals.cells[r].category in ("elementwise", "reduce", "layout"))
+    rows = tuple(
+        row
+        for row in mine
+        if signals.cells[row].category in ("elementwise", "reduce", "layout")
+        and not _of_a_projection(signals, signals.cells[row])
+    )
     ratio = signals.time(rows) / signals.whole_ns
     if ratio < INFO_RATIO:
         return Clear(f"softmax and masks of attention take {format_ratio(ratio)} of the step")
@@ -81,6 +82,14 @@ def _within(layer: str | None, names: set[str]) -> bool:
     return layer is not None and (layer in names or any(layer.startswith(f"{name}/") for name in names))
 
 
+def _of_a_projection(signals: Signals, cell: Cell) -> bool:
+    """Return whether the cell is work of one of attention's projections, which are layers of their own: their
+    biases and the gradients of these are no work on scores."""
+    layer = signals.layer(cell.layer)
+    inner = (cell.layer or "").rpartition("/")[2]
+    return inner in _PROJECTIONS or (layer is not None and layer.kind in ("Dense", "EinsumDense"))
+
+
 def _by_shapes(signals: Signals) -> Outcome:
     """Judge a run of PyTorch, whose traces state the sizes of every op."""
     need(signals.gpu_activity)
@@ -88,7 +97,7 @@ def _by_shapes(signals: Signals) -> Outcome:
     if softmaxes and not any(signals.cells[row].shapes for row in softmaxes):
         return Unable("the trace does not state the shapes of ops (record them with record_shapes=True)")
     multiplied = {(cell.layer, size) for cell in signals.cells for size in _of_batched_product(cell)}
-    scores = multiplied & {_sized(signals.cells[row]) for row in softmaxes}
+    scores = {_sized(signals.cells[row]) for row in softmaxes if _sized(signals.cells[row])[:2] in multiplied}
     rows = signals.select(
         lambda cell: cell.category in ("elementwise", "reduce", "cast") and _sized(cell) in scores
     )
@@ -103,7 +112,7 @@ def _by_shapes(signals: Signals) -> Outcome:
         ),
         evidence=(
             evidence.ratio("softmax and elementwise work on scores", ratio, SCALE.crossed(ratio)),
-            evidence.count("scores in one call", max(size for _, size in scores)),
+            evidence.count("scores in one call", max(size for _, size, _ in scores)),
         ),
         confidence="medium",
         scale=SCALE,
@@ -112,8 +121,11 @@ def _by_shapes(signals: Signals) -> Outcome:
     )
 
 
-def _sized(cell: Cell) -> tuple[str | None, int]:
-    return cell.layer, shapes.largest(cell.shapes)
+def _sized(cell: Cell) -> tuple[str | None, int, int]:
+    """Return the layer of a cell, how many values its largest tensor has, and how long that one's rows are:
+    as many values in rows of another length are a projection's."""
+    of = max((dims for _, dims in shapes.tensors(cell.shapes or "")), key=prod, default=())
+    return cell.layer, prod(of) if of else 0, of[-1] if of else 0
 
 
 def _of_batched_product(cell: Cell) -> set[int]:

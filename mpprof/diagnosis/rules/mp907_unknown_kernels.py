@@ -20,11 +20,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.finding import Severity
-from mpprof.model.quantities import format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP907", "unknown-kernels", "Kernels that are not recognised"
 ABOUT = "unknown kernels"
@@ -51,8 +47,14 @@ def judge(signals: Signals) -> Outcome:
             evidence.ratio("kernel time not recognised", ratio, INFO_RATIO),
             *(evidence.text("kernel", name) for name in names),
         ),
-        severity=_severity(ratio, ratio * signals.busy_ratio),
+        severity=_severity(ratio, ratio * _of_kernels(signals)),
     )
+
+
+def _of_kernels(signals: Signals) -> float:
+    """Return the share of the step in which the device works and does not only copy."""
+    rows = [row for row in signals.work if signals.cells[row].category != "copy"]
+    return signals.time(rows) / signals.whole_ns if signals.whole_ns > 0 else 0.0
 
 
 def _severity(ratio: float, of_the_step: float) -> Severity:

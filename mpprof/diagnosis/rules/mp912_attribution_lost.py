@@ -6,7 +6,7 @@ What it means
 
 How we know
     Kernels that ran in a graph or command buffer and have neither op nor layer, as a share of the device's
-    kernel time.
+    kernel time, without copies.
 
 What it costs
     Knowledge, not time: graphs usually make a step faster.
@@ -24,11 +24,8 @@ import re
 
 import numpy as np
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
-from mpprof.model.quantities import format_ratio
+from mpprof.diagnosis.prelude import *
+from mpprof.model.trace import WorkKind
 
 CODE, SLUG, TITLE = "MP912", "attribution-lost", "Graphs hide which op a kernel belongs to"
 ABOUT = "ops hidden by graphs"
@@ -43,11 +40,12 @@ def judge(signals: Signals) -> Outcome:
     trace = need(signals.trace)
     need(signals.gpu_activity)
     kernels = trace.kernels
-    total = int(kernels.duration_ns.sum())
-    in_graph = int(kernels.duration_ns[np.flatnonzero(kernels.graph >= 0)].sum())
+    took_ns = np.where(kernels.kind == WorkKind.KERNEL, kernels.duration_ns, 0)  # a copy is none
+    total, in_graph = int(took_ns.sum()), int(took_ns[kernels.graph >= 0].sum())
     if not total or not in_graph:
         return Clear("no kernel ran in a graph or command buffer")
-    work = signals.work
+    # A copy between host and device has no op, in a graph or not.
+    work = [row for row in signals.work if signals.cells[row].category != "copy"]
     worked = signals.time(work)
     nameless = tuple(r for r in work if _is_nameless(signals.cells[r]))
     lost = signals.time(nameless) / worked if worked else 0.0

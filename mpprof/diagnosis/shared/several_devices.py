@@ -67,7 +67,7 @@ def waited_for(signals: Signals) -> Straggling | Unable | None:
         )
     if not signals.collectives and not mirrored(signals):
         return Unable(
-            "no collective is in the trace, so that it does not show whether devices wait for others"
+            "no collective runs in {whole}, so that the trace does not show whether devices wait for others"
         )
     return straggling(signals.devices)
 
@@ -84,8 +84,9 @@ def waiting(signals: Signals, found: Straggling) -> tuple[Claim, ...]:
 
 
 def sums_float32(cell: Cell) -> bool:
-    """Return whether the cell sums gradients over the devices in float32."""
-    if cell.category != "comm" or communication.kind_of(cell) != "reduce":
+    """Return whether the cell sums gradients over the devices in float32: what is summed in the forward pass
+    is activations."""
+    if cell.category != "comm" or cell.phase == "forward" or communication.kind_of(cell) != "reduce":
         return False
     return communication.precision_of(cell) == "fp32"
 

@@ -58,22 +58,30 @@ def time_heading(time: Time) -> str:
     return units.worded(_time_heading(time), time)
 
 
+def shares_of(time: Time) -> str:
+    """Return of how much time the rows are shares, where a row is negative: of the sum of the others."""
+    whole = sum(max(0.0, part.ns_per_step) for part in time_slices(time))
+    said = words.duration(whole)
+    return "" if said == words.duration(time_whole(time)) else f"of {said}, "
+
+
 def _time_heading(time: Time) -> str:
     window = words.plural(time.window_steps, "profiled step")
     if said := spread(time):
         window += f"{said},"
     if time.step_range is not None:
         window = f"{window.rstrip(',')}, each a range {words.plain(time.step_range)},"
-    where = words.plain(time.device)
-    if time.basis == "host":
-        where += ", no accelerator: ops on the host's threads"
+    where = words.where(time.device, time.basis)
     if time.unlike is not None:
         return (
             f"A step takes {words.duration(time.step_ns)} (wall, mean); shares are of a profiled step "
             f"of {words.duration(time_whole(time))} ({window} on {where})"
         )
     if time.wall_ns is not None:
-        return f"A step takes {words.duration(time.step_ns)} (wall, mean; shares from {window} on {where})"
+        return (
+            f"A step takes {words.duration(time.step_ns)} (wall, mean; shares {shares_of(time)}from {window} "
+            f"on {where})"
+        )
     said = f"A step takes {words.duration(time.step_ns)}"
     of_function = time.step_range is None and time.unit == "step"
     if of_function and time.function_ns is not None and time.basis != "host":
@@ -202,9 +210,7 @@ def _rows(
             continue
         category, ratio = part.category, part.ratio
         hidden = _worth_saying(part.hidden_ns_per_step, step_ns)
-        note = _pooling(part) or words.class_text(category, on_host=on_host)
-        if category == "idle_stall" and part.ns_per_step < 0:
-            note = words.SHORTER_UNPROFILED
+        note = _pooling(part) or words.class_text(category, on_host=on_host, ns=part.ns_per_step)
         if category == "idle_launch" and wall and ADDED_RATIO <= added <= ratio:
             note = f"{words.percent(ratio - added)} without profiling"
         causes = _causes(part, whole, on_host=on_host)

@@ -28,6 +28,11 @@ SURFACING_RATIO = 0.05
 HIDDEN_RATIO = 0.001
 """A gain below a thousandth of the step does not count: something else limits the step."""
 
+_HOST_NEEDS = (
+    ": the way to a step's first launch, its launches at their median distance, and the way back; no waits"
+)
+"""What the host's need is the sum of (`host_floor.need_ns`)."""
+
 
 def finding(document: Report, code: str) -> Finding | None:
     """Return the finding of this code; None where the report has none."""
@@ -118,7 +123,7 @@ def plan(document: Report) -> list[str]:
         return [*lines, document.absent["facts.after_remedies_ns"]] if lines else []
     best = _after(found.best_step_ns, document)
     host = found.floor.host_ns
-    need = f" (it needs {words.duration(host)} a step now)" if host is not None else ""
+    need = f" (it needs {words.duration(host)} a step now{_HOST_NEEDS})" if host is not None else ""
     if found.floor.by == "host":
         lines.append(f"after all remedies {best}, limited by the host{need}")
     elif len(paying) > 1:

@@ -144,6 +144,9 @@ def measured(gain: Speedup | Rung, absent: dict[str, str]) -> Iterable[str]:
         said += f", attainable {span} ({no_more})"
     elif gain.expected is None:
         said += f", attainable not known ({no_more})"
+    elif beaten(gain):
+        most = gain.expected_with_host or gain.expected
+        said += f", more than the {words.speedup(most)} that was estimated for precision alone"
     elif lowered_by_host(gain):
         said += (
             f", attainable {words.speedup(gain.expected_with_host)} with the host as it is "
@@ -186,6 +189,14 @@ def _switch(gain: Speedup) -> Iterable[str]:
     """Yield how to switch mixed precision on, where a float32 run was compared with another run."""
     if how := gain.how_to_switch:
         yield f"mixed precision is off in this run; to switch it on: {how[0].text}"
+
+
+def beaten(gain: Compared) -> bool:
+    """Return whether the run is faster than was estimated for precision alone: then it is no limit."""
+    most = gain.expected_with_host or gain.expected
+    if gain.observed is None or most is None or gain.observed <= most:
+        return False
+    return words.speedup(gain.observed) != words.speedup(most)
 
 
 def lowered_by_host(gain: Compared) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mpprof.analysis.steps.boundaries import Periods, periods
-from mpprof.model.trace import HostKind, Trace
+from mpprof.model.trace import CopyKind, HostKind, Trace
 from mpprof.traces.common.columns import Interner
 from mpprof.traces.common.launches import join_launches
 from tests.builders.trace import TraceBuilder
@@ -77,6 +77,22 @@ def test_work_of_a_callback_that_still_runs_is_before_the_step() -> None:
         b.kernel("gemm", 1000 * n + 150, 1000 * n + 450, launch=(1000 * n + 50, 1000 * n + 60))
     b.kernel("summary", 980, 1100, launch=(690, 695))
     assert edges(periods(b.build(), 0)) == [(-1, 0, 450), (-1, 1100, 1450)]
+
+
+def test_a_copy_that_was_launched_between_two_calls_is_work_of_the_step_in_which_it_runs() -> None:
+    """Seen on an H100: a thread of the input sends the batch between two calls, and one exposed copy of four was
+    counted as idle time."""
+    b = TraceBuilder()
+    for n in range(2):
+        b.marker(-1, 1000 * n, 1000 * n + 400, family="function")
+        b.kernel("gemm", 1000 * n + 150, 1000 * n + 450, launch=(1000 * n + 50, 1000 * n + 60))
+    b.copy(1010, 1110, launch=(500, 510), thread="input", way=CopyKind.HOST_TO_DEVICE)
+    b.copy(600, 700, launch=(590, 595), thread="input", way=CopyKind.HOST_TO_DEVICE)
+    trace = b.build()
+    found = periods(trace, 0)
+    assert edges(found) == [(-1, 0, 450), (-1, 1000, 1450)]
+    ran = trace.kernels.start_ns[found.work.row].tolist()
+    assert list(zip(ran, found.work.step.tolist(), strict=True)) == [(150, 0), (1010, 1), (1150, 1)]
 
 
 def test_what_was_launched_before_the_window_is_before_its_first_step() -> None:
