@@ -10,6 +10,7 @@ import numpy as np
 
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ratio
+from mpprof.report import words
 from mpprof.trial import kept_word, ladder, switches, text
 from mpprof.trial.kept_word import Outcome
 from mpprof.trial.ladder import Plan
@@ -207,7 +208,7 @@ def _finite(counted: Sequence[Trained]) -> bool | None:
 
 def _why_not(last: Trained, counted: Sequence[Trained]) -> str | None:
     if last.error is not None:
-        return f"after {len(counted)} rounds: {last.error}" if counted else last.error
+        return f"after {words.plural(len(counted), 'round')}: {last.error}" if counted else last.error
     if last.did_not_take and last.took is not None:
         return f"did not take: {last.took[0]} of {last.took[1]} layers"
     return None
