@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection
 
 from mpprof.model import quantities
@@ -141,7 +140,7 @@ def lines(report: AuditReport) -> list[str]:
         same = [note for note in report.notes if note.code == code]
         said += ["", f"{code} {same[0].slug} ({same[0].severity}): {same[0].title}"]
         groups = [[note for note in same if note.reason == reason] for reason in _once(same, "reason")]
-        for group, following in itertools.zip_longest(groups, groups[1:], fillvalue=[]):
+        for group, following in zip(groups, [*groups[1:], []], strict=True):
             told_below = _once(group, "remedy") == _once(following, "remedy")
             said += _grouped(group)[: 1 if told_below else None]
     own = bool(report.custom) and "16" in (report.policy or "")
