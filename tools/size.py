@@ -23,8 +23,8 @@ STATEMENTS = {
     "mpprof": 580,
     "mpprof/analysis": 10_730,
     "mpprof/api": 1_520,
-    "mpprof/cli": 2_350,
-    "mpprof/diagnosis": 7_640,
+    "mpprof/cli": 2_360,
+    "mpprof/diagnosis": 7_650,
     "mpprof/forecasts": 2_470,
     "mpprof/launch": 940,
     "mpprof/model": 2_870,
@@ -34,7 +34,7 @@ STATEMENTS = {
     "mpprof/runs": 450,
     "mpprof/store": 1_140,
     "mpprof/traces": 5_940,
-    "mpprof/trial": 1_210,
+    "mpprof/trial": 1_220,
     "dashboards/mpprof_dashboards": 4_670,
 }
 """By room; "mpprof" is the files beside the rooms."""
