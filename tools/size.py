@@ -21,11 +21,11 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 580,
-    "mpprof/analysis": 10_730,
+    "mpprof/analysis": 10_720,
     "mpprof/api": 1_520,
-    "mpprof/cli": 2_350,
-    "mpprof/diagnosis": 7_670,
-    "mpprof/forecasts": 2_470,
+    "mpprof/cli": 2_360,
+    "mpprof/diagnosis": 7_680,
+    "mpprof/forecasts": 2_460,
     "mpprof/launch": 940,
     "mpprof/model": 2_870,
     "mpprof/numbers": 1_920,
@@ -33,9 +33,9 @@ STATEMENTS = {
     "mpprof/report": 4_070,
     "mpprof/runs": 450,
     "mpprof/store": 1_140,
-    "mpprof/traces": 5_940,
-    "mpprof/trial": 1_210,
-    "dashboards/mpprof_dashboards": 4_670,
+    "mpprof/traces": 5_930,
+    "mpprof/trial": 1_220,
+    "dashboards/mpprof_dashboards": 4_630,
 }
 """By room; "mpprof" is the files beside the rooms."""
 

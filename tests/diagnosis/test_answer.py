@@ -297,3 +297,16 @@ def test_where_nothing_leads_on_a_cpu_the_sentence_says_that_the_wait_for_input_
     assert answer is not None
     assert (answer.kind, answer.leads) == ("cpu", "nothing")
     assert answer.sentence.endswith("20.0 ms a step; how much of it waits for input is not known.")
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "said"),
+    [
+        (0, "how much of it waits for input is not known"),
+        (2, "whether it waits over 2.00 ms for input is not known"),
+    ],
+)
+def test_what_the_account_has_of_the_wait_for_input_is_not_called_unknown(waits_ms: int, said: str) -> None:
+    account = c.account(c.cell("idle_input", waits_ms), c.cell("idle_other", 20), trace_basis="host_op")
+    answer = compose(diagnosed(c.case(records=c.facts(device=c.CPU), account=account)))
+    assert (answer.kind, answer.sentence.partition("a step; ")[2]) == ("cpu", f"{said}.")
