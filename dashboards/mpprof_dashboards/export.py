@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,30 @@ from dash import dcc, html
 
 from mpprof._version import __version__
 from mpprof.errors import MpprofError
+from mpprof.model.source import RunTables
 from mpprof.model.steps import StepTable
 from mpprof.report.to_json import to_json
 from mpprof_dashboards.components import cards, markup, proof
 from mpprof_dashboards.components.graph import Graph
 from mpprof_dashboards.pages import compare, kernels, layers, memory, why
-from mpprof_dashboards.redacted import Redacted
+
+# A source whose documents name no host, user or path: what a report to hand on is made from.
+
+_DOCUMENTS = frozenset(("report", "kernels", "products", "ops", "layers", "timeline", "compare", "numbers"))
+
+
+class Redacted:
+    """`source` with every string of its documents redacted; what holds no strings passes as it is."""
+
+    def __init__(self, source: RunTables, redact: Callable[[Any], Any]) -> None:
+        self._source, self._redact = source, redact
+
+    def __getattr__(self, name: str) -> Any:
+        asked = getattr(self._source, name)
+        if name not in _DOCUMENTS:
+            return asked
+        return lambda *args, **more: self._redact(asked(*args, **more))
+
 
 if TYPE_CHECKING:
     from mpprof.model.report import ComparedRuns, Report

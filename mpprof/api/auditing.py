@@ -119,14 +119,18 @@ def _at_batch(model: Any, batch: Sequence[Any]) -> tuple[AuditNote, ...]:
     from mpprof.numbers.look import numerics
 
     found = numerics(model, *batch)
-    breaks = [each for each in (found.first_forward, found.first_backward) if each is not None]
+    breaks = {"first_forward": found.first_forward, "first_backward": found.first_backward}
     rules = {rule.CODE: rule for rule in ALL}
+    small = (None, "underflow")
     return tuple(
         AuditNote(
-            rule.CODE, rule.SLUG, rule.TITLE, "error" if broken.kind != "underflow" else "warning",
-            advice.layer, broken.reason, advice.snippet, None if advice.layer else "the batch",
+            rule.CODE, rule.SLUG, rule.TITLE,
+            "warning" if getattr(broken, "kind", None) in small else "error", advice.layer,
+            advice.text if broken is None else broken.reason, advice.snippet,
+            None if advice.layer else "the batch",
         )
-        for broken, advice in zip(breaks, found.advice, strict=False)
+        for advice in found.advice
+        for broken in [breaks.get(advice.of)]
         if (rule := rules.get(advice.code)) is not None
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpprof.analysis.breakdown import timeline as lanes_
-from mpprof.analysis.breakdown.colouring import COLOURS_BY, ColourBy, Colouring, colouring
+from mpprof.analysis.breakdown.timeline import COLOURS_BY, ColourBy, Colouring, colouring
 from mpprof.analysis.layers.attribution import Ownership
 from mpprof.api.workflows import Analysis
 from mpprof.model.arrays import Bool, Int64

@@ -19,7 +19,7 @@ from mpprof.analysis.breakdown.rates import busiest
 from mpprof.analysis.comparison import estimate
 from mpprof.analysis.kernels import device_peaks, placement
 from mpprof.analysis.layers import attribution
-from mpprof.analysis.memory import records
+from mpprof.analysis.memory import blocks
 from mpprof.analysis.steps import host_floor, validity
 from mpprof.analysis.steps import statistics as stepping
 from mpprof.api import hosts as several
@@ -92,7 +92,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     if steps is not None and run.steps is not None and run.workers:
         steps = replace(steps, workers=stepping.by_worker({0: run.steps, **run.workers}))
     if steps is not None:
-        steps = replace(steps, memory=records.recorded(run, steps.peak_memory_bytes))
+        steps = replace(steps, memory=blocks.recorded(run, steps.peak_memory_bytes))
     trace, problem = _read(run, strict)
     if trace is None:
         peaks = _peaks(run, None)

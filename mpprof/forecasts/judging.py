@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from mpprof.analysis.kernels.expected import multiplying
 from mpprof.analysis.layers import kinds
-from mpprof.forecasts import deciding, float8, least_time, typical
+from mpprof.forecasts import deciding, least_time, typical
 from mpprof.forecasts.deciding import Asked, Decision, Program
 from mpprof.forecasts.targets import Card
 from mpprof.model.account import Phase
@@ -17,6 +18,7 @@ from mpprof.model.forecast import (
     Band,
     BatchBytes,
     CardForecast,
+    Float8Layer,
     ForecastKernel,
     ForecastMemory,
     ForecastSpeedup,
@@ -29,6 +31,39 @@ from mpprof.model.quantities import first_of
 from mpprof.model.run import ModelFacts
 from mpprof.tensors import HALF
 from mpprof.traces.common.hlo_program import Launch, launches
+
+# What XLA makes of layers that are quantised to float8: products in it, or in 16 bits after rounding.
+
+Products = Sequence[tuple[Sequence[str], Precision]]
+"""The layers and the operands' type of each product of a program."""
+
+
+def of_layers(own: Products, library: Products | None, model: ModelFacts | None) -> tuple[Float8Layer, ...]:
+    """Return for each quantised layer in which types its products were compiled; empty: none is quantised. A
+    layer without a product of its own, which XLA merged, is left out.
+
+    `own` and `library`: with XLA's kernels and with the library's. XLA's take no float8: where the library's
+    do, the card times both and takes the faster."""
+    found = []
+    for layer in multiplying(model.layers if model else ()):
+        if layer.quantized != "float8":
+            continue
+        mine = _of(layer.name, own)
+        narrow = max(_narrow(mine), _narrow(_of(layer.name, library or ())))
+        others = tuple(dict.fromkeys(each for each in mine if each != "fp8"))
+        if mine:
+            found.append(Float8Layer(layer.name, narrow, max(0, len(mine) - narrow), others))
+    return tuple(found)
+
+
+def _of(layer: str, products: Products) -> list[Precision]:
+    """Return the types of a layer's own products; one that is fused with another's is that of the first."""
+    return [precision for layers, precision in products if layers[:1] == (layer,)]
+
+
+def _narrow(precisions: Iterable[Precision]) -> int:
+    return sum(precision == "fp8" for precision in precisions)
+
 
 NOT_INCLUDED = (
     "the workspaces of cuDNN's convolutions, which it chooses on the card",
@@ -71,7 +106,7 @@ def card_forecast(
     model_flops = sum(kernel.flops or 0.0 for kernel in kernels)
     shares = _shares(kernels, [kernel.flops or 0.0 for kernel in kernels])
     times = _ideals(own, card, slowest=False)
-    in_float8 = float8.of_layers(_products(own), _products(library) if library else None, model)
+    in_float8 = of_layers(_products(own), _products(library) if library else None, model)
     policy, family = str(result["policy"]), "" if recurrent or in_float8 else _family(own, kernels, model)
     return CardForecast(
         card=card.name,

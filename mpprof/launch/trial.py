@@ -7,6 +7,7 @@ in a file.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import math
 import os
@@ -18,13 +19,49 @@ from types import ModuleType
 from typing import Any
 
 from mpprof import child
-from mpprof.launch import batches, reading_ahead
+from mpprof.launch import batches
 from mpprof.launch.energy import Energy
 from mpprof.launch.fit import Argument, callbacks_in, is_list_object
 from mpprof.launch.options import Options, Trial
 from mpprof.launch.script import Script
 from mpprof.launch.stopping import ending_after
 from mpprof.record.keras_compat import Method, keras_of, replace
+
+# Batches that are made ahead of the step, in what a `fit` is given.
+
+AUTO = -1
+"""`tf.data.AUTOTUNE`."""
+
+Given = tuple[tuple[Any, ...], dict[str, Any], str | None]
+"""Arguments by place and by name, and why they are as they were; None: they are not."""
+
+
+def prefetched(fit: Method, args: tuple[Any, ...], kwargs: dict[str, Any], size: str) -> Given:
+    """Return the arguments of a fit with a tf.data set that prefetches this many batches, or "auto"."""
+    x = Argument(fit, "x")
+    data = x.of(args, kwargs)
+    if not _is_a("DatasetV2", data):
+        return args, kwargs, f"a {type(data).__name__} has no prefetch: that is of a tf.data set"
+    args, kwargs = x.put(args, kwargs, data.prefetch(AUTO if size == "auto" else int(size)))
+    return args, kwargs, None
+
+
+def with_workers(fit: Method, args: tuple[Any, ...], kwargs: dict[str, Any], count: str) -> Given:
+    """Return the arguments of a fit whose PyDataset makes batches in this many workers. It stays the object
+    that it is. In Keras 2 `fit` takes their number for a Sequence."""
+    data = Argument(fit, "x").of(args, kwargs)
+    if "workers" in inspect.signature(fit).parameters and _is_a("Sequence", data):
+        args, kwargs = Argument(fit, "workers").put(args, kwargs, int(count))
+    elif _is_a("PyDataset", data):
+        data.workers = int(count)
+    else:
+        return args, kwargs, f"a {type(data).__name__} has no workers: those are of a PyDataset"
+    return args, kwargs, None
+
+
+def _is_a(name: str, data: Any) -> bool:
+    return any(kind.__name__ == name for kind in type(data).__mro__)
+
 
 WRITERS = frozenset({
     "BackupAndRestore", "CSVLogger", "ModelCheckpoint", "MPProfilerCallback", "MlflowCallback",
@@ -139,15 +176,15 @@ class TriedScript(Script):
 
     def _switched(
         self, name: str, value: str, fit: Method, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> reading_ahead.Given:
+    ) -> Given:
         """Return the arguments of a fit with one switch, and why it changes nothing; None: it does. Switches
         of the environment and of `compile` are set by now."""
         from mpprof.launch import settings
 
         if name == "prefetch":
-            return reading_ahead.prefetched(fit, args, kwargs, value)
+            return prefetched(fit, args, kwargs, value)
         if name == "workers":
-            return reading_ahead.with_workers(fit, args, kwargs, value)
+            return with_workers(fit, args, kwargs, value)
         if name.startswith("loss_scale"):
             return (
                 args,

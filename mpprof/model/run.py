@@ -15,18 +15,29 @@ from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 @frozen
 class FirstBreak:
     """The first output or gradient that is not finite or is lost; `tensor` is "output", "gradient"
-    or "weight_gradient", `kind` as `mpprof.numbers.result.Break` has it."""
+    or "weight_gradient", `kind` and `source` as `mpprof.numbers.result.Break` has them. `advice`, with its
+    code for Keras: what to do."""
 
     layer: str
     tensor: str
     reason: str
     kind: str | None = None
+    source: str | None = None
+    advice: str | None = None
+    snippet: str | None = None
+
+
+BROKE = ("skipped", "loss")
+"""The triggers of looks that were made because something had broken: they are read before the others."""
+UPDATE = "update"
+"""The tensor of a break that is what weights of 16 bits lose of an update."""
 
 
 @frozen
 class NumbersLook:
     """One look. `now`: the loss scale in use, `low` and `high` the band that is good; None: not known, or
-    there is none (`banded`: the band was looked for). `advice`, with its code for Keras: what to do first."""
+    there is none (`banded`: the band was looked for). `updates`: what an update of weights of 16 bits loses,
+    where that is worth advice."""
 
     trigger: str
     step: int | None
@@ -36,8 +47,7 @@ class NumbersLook:
     low: float | None = None
     high: float | None = None
     banded: bool = False
-    advice: str | None = None
-    snippet: str | None = None
+    updates: FirstBreak | None = None
 
 
 @frozen

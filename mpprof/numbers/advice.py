@@ -6,11 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mpprof.numbers.result import Advice, Break, ScaleBand
+from mpprof.model.quantities import format_ratio
+from mpprof.numbers.band import MOST_LOST
+from mpprof.numbers.result import Advice, AdviceOf, Break, Row, ScaleBand
 from mpprof.numbers.taps import LOSS
-from mpprof.numbers.text import power
+from mpprof.numbers.text import power, updates_lost
 
-_WRAPPED = "optimizer = keras.optimizers.LossScaleOptimizer(optimizer)"
+_WRAPPED = "optimizer = keras.optimizers.LossScaleOptimizer(optimizer{})"
+_USUAL = 2.0**15
+"""The loss scale with which Keras starts."""
 _SCALED = "loss = optimizer.scale_loss(loss)"
 _CAST_OUTPUTS = 'outputs = keras.ops.cast(outputs, "float32")'
 _OF_LOGITS = {
@@ -31,17 +35,21 @@ def advice(
     loss: str,
     beyond: Sequence[str] = (),
     outer: str | None = None,
+    by_itself: bool = False,
 ) -> Advice | None:
     """Return what to do about a break; None where it follows from another. `layers`: the model's, by name;
     the loss is none of them. `scales`: the loss is scaled; `wrapped`: the optimizer un-scales it. `outputs`:
     the layers whose outputs are the model's. `loss`: what it is called. `beyond`: the layers that compute in
     float16 what float16 does not hold, with those that read it. `outer`: the layer, or the model, whose call
-    that of the layer which breaks is part of."""
+    that of the layer which breaks is part of. `by_itself`: the layer computes in 16 bits also where it alone
+    is given float32 as its type."""
     name = found.layer
     layer = layers.get(name)
-    in_float32 = _in_float32(layer, name)
+    in_float32 = _in_float32(layer, name, by_itself=by_itself)
     takes_logs = found.kind != "underflow" or "crossentropy" in loss.lower().replace("_", "")
     logits = _logits(layers, found, outputs) if takes_logs else None
+    low, high = (None, None) if scale is None else (scale.low, scale.high)
+    good = None if low is None or high is None else min(max(low, _USUAL), high)
     match found.kind:
         case "batch":
             text, code = "Clean the batch: it holds values that are not finite.", "MP206"
@@ -68,8 +76,14 @@ def advice(
             snippet = "scores + (1 - mask) * -3e4  # of a mask, in place of -1e9"
         case "epsilon":
             text, code = f"Give {name} an epsilon that float16 holds (above 6e-8), or float32.", "MP206"
-            takes = hasattr(layer, "epsilon")
+            takes = hasattr(layer, "epsilon") and not by_itself
             snippet = f"{_constructor(layer)}(..., epsilon=1e-3)  # {name}" if takes else in_float32
+        case "division" if found.reason.startswith("log"):
+            text, code = (
+                f"Add an epsilon that float16 holds (1e-3) to what {name} takes a logarithm of.",
+                "MP206",
+            )
+            snippet = "keras.ops.log(x + 1e-3)"
         case "division":
             text, code = f"Add an epsilon that float16 holds (1e-3) to what {name} divides by.", "MP206"
             snippet = "x / (total + 1e-3)"
@@ -92,15 +106,24 @@ def advice(
         ):
             text = f"{', '.join(beyond[:-1])} and {beyond[-1]} need bfloat16 or float32."
             code = "MP206"
-            snippet = _map(beyond, layer.dtype_policy.name.removeprefix("map_"), wrapped)
+            kinds = {each: layers.get(each) for each in beyond}
+            if by_itself or not all(hasattr(kind, "dtype_policy") for kind in kinds.values()):
+                lines = [
+                    _in_float32(kind, each, by_itself=by_itself and each == name)
+                    for each, kind in kinds.items()
+                ]
+                snippet = "\n".join(lines)
+            else:
+                snippet = _map(beyond, layer.dtype_policy.name.removeprefix("map_"), wrapped)
         case "sum" | "product" | "variance" | "exp" | "constant" | "not known" if found.tensor == "output":
             text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
-        case "loss scale" if scale is not None and scale.high is not None and scale.high >= 1:
-            text = (
-                f"Start the loss scale at {power(scale.high)}: a step is skipped for each halving to there."
-            )
-            code = "MP201"
-            snippet = f"keras.optimizers.LossScaleOptimizer(optimizer, initial_scale={scale.high})"
+        case "loss scale" if scale is not None and scale.high is not None:
+            start = f"tart the loss scale at {power(scale.high)}"
+            text = f"S{start}: a step is skipped for each halving to there."
+            if scale.high < 1:
+                divide = f"divide the loss by {power(1 / scale.high)}"
+                text = f"The gradients overflow even unscaled: {divide}, or s{start}."
+            code, snippet = "MP201", _from(scale.high)
         case "every scale" if found.source is not None and found.source == outer:
             text = f"No loss scale helps: what {outer} computes after {name} needs bfloat16 or float32."
             code, snippet = "MP201", f'x = keras.ops.cast(x, "float32")  # in {outer}, after {name}'
@@ -119,24 +142,75 @@ def advice(
             text, code = f"No loss scale helps: {name} and what follows need bfloat16 or float32.", "MP201"
             snippet = in_float32
         case "underflow" if found.tensor == "output":
-            text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
+            text, code, snippet = f"{name} needs bfloat16 or float32.", "MP202", in_float32
         case "underflow" if found.source is not None:
             source = found.source
             text = f"No loss scale helps: {source} rounds to 0 and needs bfloat16 or float32."
             code, snippet = "MP202", _in_float32(layers.get(source), source)
-        case "underflow" if scales:
-            text, code = "Raise the loss scale, or let it adapt itself.", "MP202"
-            snippet = "keras.optimizers.LossScaleOptimizer(optimizer)"
-        case "underflow":
+        case "underflow" if scales and good is not None:
+            text, code, snippet = f"Raise the loss scale to {power(good)}.", "MP202", _from(good)
+        case "underflow" if good is not None:
             text, code = "Scale the loss.", "MP103"
-            snippet = _SCALED if wrapped else f"{_WRAPPED}\n{_SCALED}"
+            snippet = _SCALED if wrapped else f"{_from(good)}\n{_SCALED}"
+        case "underflow":
+            text, code = (
+                "No loss scale keeps these gradients: train in bfloat16, whose range is float32's.",
+                "MP202",
+            )
+            snippet = _policy("mixed_bfloat16")
         case _:
             return None
-    return Advice(None if found.kind == "batch" else name, text, code, snippet)
+    return Advice(None if found.kind == "batch" else name, text, code, snippet, _of(found))
 
 
-def _in_float32(layer: Any, name: str) -> str:
-    return _CAST_OUTPUTS if layer is None else f'{_constructor(layer)}(..., dtype="float32")  # {name}'
+def _of(found: Break) -> AdviceOf:
+    return "first_forward" if found.tensor == "output" else "first_backward"
+
+
+def of_updates(layers: Mapping[str, Any], rows: Sequence[Row]) -> Advice | None:
+    """Return what to do where weights of 16 bits lose more than `band.MOST_LOST` of an update; None where
+    they do not. The layer is that which loses most."""
+    weights = [row for row in rows if row.tensor == "weight_gradient"]
+    narrow = [row for row in weights if row.update_lost]
+    told = [{"dtype": row.dtype, "update_lost": row.update_lost, "elements": row.elements} for row in narrow]
+    lost = max(updates_lost(told), key=lambda each: each.share, default=None)
+    if lost is None or lost.share <= MOST_LOST:
+        return None
+    most = max(
+        (row for row in narrow if row.dtype == lost.dtype),
+        key=lambda row: (row.update_lost or {})[lost.dtype],
+    )
+    leaves = f"an update leaves {format_ratio(lost.share)} of them as they are in {lost.dtype}"
+    text = f"Keep the weights in float32: {leaves}."
+    names = dict.fromkeys(row.layer for row in narrow if row.dtype == lost.dtype)
+    lines = [
+        f'{_constructor(layers[name])}(..., dtype="mixed_{lost.dtype}")  # {name}'
+        for name in names
+        if name in layers
+    ]
+    alone = len(narrow) == len(weights)
+    return Advice(
+        most.layer, text, "MP202", _policy(f"mixed_{lost.dtype}") if alone else "\n".join(lines), "updates"
+    )
+
+
+def _policy(name: str) -> str:
+    return f'keras.config.set_dtype_policy("{name}")  # before the model is built'
+
+
+def _from(scale: float) -> str:
+    """Return the code of a loss scale that starts there."""
+    return _WRAPPED.format(f", initial_scale={scale!r}")
+
+
+def _in_float32(layer: Any, name: str, *, by_itself: bool = False) -> str:
+    """Return how what breaks is computed in float32: the loss, a function of `keras.ops`, or a layer."""
+    if layer is None:
+        return _CAST_OUTPUTS
+    if by_itself or not hasattr(layer, "dtype_policy"):
+        where = f"in {name}, where x has 16 bits" if by_itself else f"what {name} is given"
+        return f'x = keras.ops.cast(x, "float32")  # {where}'
+    return f'{_constructor(layer)}(..., dtype="float32")  # {name}'
 
 
 def _map(names: Sequence[str], policy: str, wrapped: bool) -> str:
@@ -149,7 +223,7 @@ def _map(names: Sequence[str], policy: str, wrapped: bool) -> str:
         f"policies = keras.dtype_policies.DTypePolicyMap(others, {{{keys}}})",
         "keras.config.set_dtype_policy(policies)  # before the model is built",
     ]
-    return "\n".join([*lines, _WRAPPED] if wrapped else lines)
+    return "\n".join([*lines, _WRAPPED.format("")] if wrapped else lines)
 
 
 def _logits(layers: Mapping[str, Any], found: Break, outputs: Sequence[Any]) -> Advice | None:
@@ -164,7 +238,9 @@ def _logits(layers: Mapping[str, Any], found: Break, outputs: Sequence[Any]) -> 
         code = "MP202" if found.kind == "underflow" else "MP206"
         text = f"Give the loss logits: in float16 the output of {layer.name} rounds to 0 or 1."
         made = f'{_constructor(layer)}(..., activation=None, dtype="float32")  # {layer.name}'
-        return Advice(found.layer, text, code, f"outputs = {made}\nloss = {loss}(from_logits=True)")
+        return Advice(
+            found.layer, text, code, f"outputs = {made}\nloss = {loss}(from_logits=True)", _of(found)
+        )
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mpprof.model.frozen import frozen
@@ -12,7 +13,7 @@ from mpprof.numbers.arrays import is_finite, largest
 from mpprof.numbers.flow import Flow
 from mpprof.numbers.job import Entry, Job, key
 from mpprof.numbers.result import Break, ScaleBand
-from mpprof.numbers.tallies import LARGEST16, counted_as
+from mpprof.numbers.tallies import LARGEST16, LIMITS, counted_as
 from mpprof.numbers.taps import Place
 from mpprof.numbers.text import power
 
@@ -20,6 +21,7 @@ InFloat32 = dict[tuple[Any, ...], Entry]
 """What the pass in float32 gave, by `job.key`."""
 
 UNDERFLOW = "underflow"
+_BEFORE = "the forward pass broke before, in {}"
 
 Why = tuple[str, str]
 """A kind and its reason."""
@@ -72,7 +74,7 @@ def forward(job: Job, passes: Passes) -> Break | None:
             why = why[0], f"what it is given is not finite ({why[1]}, in the call of {source})"
         other = passes.float32.get(key(found))
         if other is not None and other.tally.max_abs and not other.tally.nonfinite:
-            why = why[0], f"{why[1]}; in float32 its largest is {causes.figure(other.tally.max_abs)}"
+            why = why[0], f"{why[1]}; in float32 the output's largest is {causes.figure(other.tally.max_abs)}"
     return _broken(found, why, passes, source)
 
 
@@ -94,21 +96,26 @@ def _is_given_lost(entry: Entry, outputs: Sequence[Entry], passes: Passes) -> bo
 def backward(passes: Passes, broken: Break | None, scale: ScaleBand | None, now: float) -> Break | None:
     """Return the first gradient that is finite at no loss scale; else the first that is not finite at this
     one; else, where the loss scale is too low, the first of which more than `band.MOST_LOST` is 0 and is not
-    in float32; None where there is none. `broken`: the break of the forward pass."""
+    in float32; None where there is none. `broken`: the break of the forward pass, from which it follows where
+    float16 would hold at this scale what the gradient is in float32, or no scale keeps it from being 0."""
     gradients = _in_order(passes.entries)
     over = [each for each in gradients if each.tally.nonfinite]
     if over:
         others = *passes.lowest(), *passes.float32.values()  # at the lowest, what is given back may be 0
         never = {key(each) for each in others if each.tally.nonfinite}
         found = next((each for each in over if key(each) in never), None)
-        return (
-            _overflow(over[0], scale, now, passes) if found is None else _at_no_scale(found, broken, passes)
-        )
+        if found is not None:
+            return _at_no_scale(found, broken, passes)
+        if broken is not None and _would_fit(over[0], now, passes.float32):
+            return _follows(over[0], broken, passes)
+        return _overflow(over[0], scale, now, passes)
     if scale is None or (scale.low is not None and now >= scale.low):
         return None
     found = _first_lost(gradients, passes.float32)
     if found is None:
         return None
+    if broken is not None and broken.kind == UNDERFLOW and scale.low is None:
+        return _underflow(found, _BEFORE.format(broken.layer), broken.layer)
     reason = f"{_lost(found, passes.float32)} of it rounds to 0 at a loss scale of {power(now)}"
     if scale.low is not None:
         at_most = "at most 1 % of all weights' gradients does"
@@ -145,7 +152,7 @@ def _broken(entry: Entry, why: Why, passes: Passes, source: str | None = None) -
         finite, reason = False, f"{reason}; nothing of it computes in 16 bits"
     elif finite is False:
         if passes.stays_narrow(entry.place):
-            finite = None
+            finite, reason = None, f"{reason}; a layer casts to 16 bits by itself"
         else:
             reason += "; it is not finite in float32, either"
     return Break(entry.place.layer, entry.tensor, reason, kind, finite, source)
@@ -190,7 +197,7 @@ def _at_no_scale(found: Entry, broken: Break | None, passes: Passes) -> Break:
     other = passes.float32.get(key(found))
     own = broken is not None and broken.finite_in_float32 and other is not None and other.tally.nonfinite
     if broken is not None and broken.kind != UNDERFLOW and not own:
-        return _broken(found, ("forward", f"the forward pass broke before, in {broken.layer}"), passes)
+        return _follows(found, broken, passes)
     reason, source = "it is not finite, whatever the loss scale", None
     if found.tensor == "gradient":
         flow = passes.flow()
@@ -199,7 +206,27 @@ def _at_no_scale(found: Entry, broken: Break | None, passes: Passes) -> Break:
             reason += f", and breaks in the call of {source}, after {found.place.layer}"
         elif source is not None:
             reason += f", and breaks in the backward pass of {source}"
+    if broken is not None and source == broken.layer and not own:
+        return _follows(found, broken, passes)
     return _broken(found, ("every scale", reason), passes, source)
+
+
+def _follows(found: Entry, broken: Break, passes: Passes) -> Break:
+    """Return the break of a gradient that comes from that of the forward pass."""
+    follows = _broken(found, ("forward", _BEFORE.format(broken.layer)), passes)
+    if follows.finite_in_float32 is not False:
+        return follows
+    if broken.finite_in_float32 is None:  # the layer is narrow in the pass in float32, too
+        return replace(follows, finite_in_float32=None)
+    return replace(follows, reason=f"{follows.reason}; it is not finite in float32, either")
+
+
+def _would_fit(entry: Entry, scale: float, float32: InFloat32) -> bool:
+    """Return whether float16 would hold, at a loss scale, what a gradient is in float32."""
+    other = float32.get(key(entry))
+    if other is None or other.tally.nonfinite or other.tally.max_abs is None:
+        return False
+    return other.tally.max_abs * scale < LIMITS["float16"].over
 
 
 def _overflow(found: Entry, scale: ScaleBand | None, now: float, passes: Passes) -> Break:

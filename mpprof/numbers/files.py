@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mpprof.errors import NotFoundError
-from mpprof.model.run import ShownLook
+from mpprof.model.run import BROKE, ShownLook
 from mpprof.numbers import text
 from mpprof.numbers.result import Numerics
 from mpprof.store import formats
@@ -101,11 +101,15 @@ def whole(look: dict[str, Any]) -> dict[str, Any]:
 
 
 def telling(looks: list[dict[str, Any]]) -> int:
-    """Return the number, from 1, of the look that shows most: the first in which something breaks, else the
-    first that was made because something had, else the last."""
-    breaks = [n for n, one in enumerate(looks, 1) if one.get("first_forward") or one.get("first_backward")]
-    asked = [n for n, one in enumerate(looks, 1) if one.get("trigger") in text.NOT_REPRODUCED]
-    return [*breaks, *asked, len(looks)][0]
+    """Return the number, from 1, of the look that shows most: the first in which something is not finite,
+    else in which something is lost, of those that were made because something had broken before the others;
+    else the first that was made for that reason, else the last."""
+    numbers = sorted(range(1, len(looks) + 1), key=lambda n: looks[n - 1].get("trigger") not in BROKE)
+    of = {n: whole(looks[n - 1]) for n in numbers}
+    over = [n for n in numbers if text.is_broken(of[n])]
+    lost = [n for n in numbers if of[n]["first_forward"] or of[n]["first_backward"]]
+    asked = [n for n in numbers if of[n].get("trigger") in BROKE]
+    return [*over, *lost, *asked, len(looks)][0]
 
 
 def heading(look: dict[str, Any], number: int, of: int) -> str:

@@ -50,6 +50,43 @@ def batch(keras: Any, given: Any) -> Any:
     return one(given) if numbers else keras.tree.map_structure(one, given)
 
 
+def check_rows(keras: Any, x: Any, y: Any) -> None:
+    """Raise UsageError where a batch is empty."""
+    if any(0 in tuple(each.shape) for each in keras.tree.flatten((x, y)) if hasattr(each, "shape")):
+        what = f"the batch is empty: {shapes(keras, x, y)}"
+        raise UsageError(what, where="numerics", next="Give at least one row")
+
+
+def shapes(keras: Any, x: Any, y: Any) -> str:
+    """Return the shapes of a batch in words."""
+    told = []
+    for name, part in (("x", x), ("y", y)):
+        each = [str(tuple(one.shape)) for one in keras.tree.flatten(part) if hasattr(one, "shape")]
+        told += [f"{name} is {', '.join(each)}"] if each else []
+    return " and ".join(told)
+
+
+def check_labels(keras: Any, losses: Any, y: Any, outputs: Any) -> None:
+    """Raise UsageError where a label that a sparse cross-entropy is given is none of its classes: on JAX, and
+    on a GPU, that is no error and no number."""
+    parts = [keras.tree.flatten(each) for each in (losses, y, outputs)]
+    if len({len(part) for part in parts}) > 1:
+        return
+    for loss, labels, output in zip(*parts, strict=True):
+        name = loss if isinstance(loss, str) else getattr(loss, "name", getattr(loss, "__name__", ""))
+        if not str(name).replace("_", "").lower().startswith("sparsecategoricalcrossentropy"):
+            continue
+        values = np.asarray(keras.ops.convert_to_numpy(labels))
+        wrong = values[
+            ((values < 0) | (values >= output.shape[-1])) & (values != getattr(loss, "ignore_class", None))
+        ]
+        if wrong.size:
+            what = f"the label {wrong.flat[0]:g} in y is none of the {output.shape[-1]} classes"
+            raise UsageError(
+                what, where="numerics", next=f"Labels begin at 0 and end at {output.shape[-1] - 1}"
+            )
+
+
 def why_no_loss(model: Any, y: Any, loss: Callable[[Any, Any], Any] | None) -> str | None:
     """Return why there is no loss to look at; None where there is one."""
     if loss is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mpprof.errors import UnableError
+from mpprof.numbers import given
 from mpprof.numbers.chance import Draws
 from mpprof.numbers.result import Tensor
 from mpprof.numbers.tallies import Tally
@@ -75,6 +76,7 @@ class Job:
     def loss_of(self, x: Any, y: Any, outputs: Any, sample_weight: Any) -> Any:
         """Return the loss, before it is scaled."""
         if self.loss is None:
+            given.check_labels(self.keras, getattr(self.model, "loss", None), self.y, outputs)
             return self.model._compute_loss(
                 x=x, y=y, y_pred=outputs, sample_weight=sample_weight, training=True
             )

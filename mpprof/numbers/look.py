@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from mpprof.errors import MpprofError, UsageError
 from mpprof.numbers import band, breaks, causes, chance, given, guard, updates
-from mpprof.numbers.advice import advice
+from mpprof.numbers.advice import advice, of_updates
 from mpprof.numbers.arrays import is_finite
 from mpprof.numbers.flow import Flow, flow
 from mpprof.numbers.job import Entry, Job, Step, key
-from mpprof.numbers.result import NotSeen, Numerics, Row, ScaleBand
+from mpprof.numbers.result import Break, NotSeen, Numerics, Row, ScaleBand
 from mpprof.numbers.tallies import HALF
 from mpprof.numbers.taps import LOSS, Place, Taps
 
@@ -44,7 +46,8 @@ def numerics(
         loss_scale: what the loss is multiplied by. None: the optimizer's own; 1 where it does not scale.
 
     Raises:
-        UsageError: `model` is something other than a Keras 3 model, or is not built.
+        UsageError: `model` is something other than a Keras 3 model, or is not built; the batch is empty,
+            holds a label that is no class, or does not go through the model.
         UnableError: the look would change the training, or the model trains on several devices.
     """
     return look_at(model, [(x, y, sample_weight)], loss=loss, loss_scale=loss_scale)[0]
@@ -71,9 +74,17 @@ def look_at(
     job = Job(keras, model, taps, draws, x, y, sample_weight, loss, why_not, backend.values(model))
     compiled = [each for each in (getattr(model, "_compile_loss", None),) if each is not None]
     state = keras.src.backend.common.global_state.GLOBAL_STATE_TRACKER
+    given.check_rows(keras, x, y)
     with guard.kept([*taps.operations.values(), *compiled], state), backend.kept(model), draws.noted():
         taps.install()
-        look = _Look(job, backend, loss_scale, [made[number] for number in alike])
+        try:
+            look = _Look(job, backend, loss_scale, [made[number] for number in alike])
+        except MpprofError:
+            raise
+        except Exception as error:
+            what = f"the pass over this batch failed ({_first_line(error)}); {given.shapes(keras, x, y)}"
+            next_ = "Give a batch that model.train_on_batch takes"
+            raise UsageError(what, where="numerics", next=next_) from error
         return look.result(), alike[look.tried]
 
 
@@ -169,10 +180,17 @@ class _Look:
         about: dict[str, Any] = {"scales": self._scales, "wrapped": self._wrapped, "outputs": ends}
         about["loss"] = loss if isinstance(loss, str) else type(loss).__name__ + getattr(loss, "__name__", "")
         about["beyond"] = self._beyond()
-        told = [
-            advice(job.taps.operations, each, scale, outer=self._flow().outer(each.layer), **about)
-            for each in found
-        ]
+        kinds = job.taps.operations
+        rows = tuple(self._row(entry) for entry in self._entries)
+        told = {
+            each.snippet: each
+            for broken in reversed(found)
+            if (each := advice(
+                kinds, broken, scale, outer=self._flow().outer(broken.layer),
+                by_itself=broken is forward and self._breaks_alone(broken), **about,
+            ))
+        }  # fmt: skip
+        lost_updates = of_updates(kinds, rows)
         unable = dict(job.taps.unable)
         if job.why_not is not None:
             self._absent |= dict.fromkeys(("first_backward", "loss_scale"), job.why_not)
@@ -185,8 +203,8 @@ class _Look:
             scale,
             forward,
             backward,
-            tuple(self._row(entry) for entry in self._entries),
-            tuple(each for each in told if each is not None),
+            rows,
+            (*reversed(told.values()), *([] if lost_updates is None else [lost_updates])),
             tuple(NotSeen(layer, reason) for layer, reason in unable.items()),
             self._absent,
         )
@@ -203,8 +221,11 @@ class _Look:
             if entry.tensor == "output" and too_large and entry.place != LOSS:
                 found += [entry.place.layer, *self._flow().readers(entry.place, innermost=False)]
         kinds = self._job.taps.operations
-        narrow = [each for each in found if getattr(kinds.get(each), "compute_dtype", None) == "float16"]
-        ordered = [each.place.layer for each in self._entries if each.tensor == "output"]
+        types = {each.place.layer: each.tally.dtype for each in self._entries if each.tensor == "output"}
+        narrow = [
+            each for each in found if getattr(kinds.get(each), "compute_dtype", types.get(each)) == "float16"
+        ]
+        ordered = [*types]
         return sorted(
             dict.fromkeys(narrow),
             key=lambda each: (each not in ordered, ordered.index(each) if each in ordered else 0),
@@ -289,6 +310,17 @@ class _Look:
             ops = self._operations(place).operations
         return any(each.dtype in HALF for op in ops for each in (*op.inputs, *op.outputs))
 
+    def _breaks_alone(self, found: Break) -> bool:
+        """Return whether a layer breaks also where it alone is given float32 as its type: it casts by itself,
+        or computes between layers of its own."""
+        places = [each.place for each in self._entries if each.tensor == "output" and self._is_wrong(each)]
+        place = next((each for each in places if each.layer == found.layer), None)
+        if place is None or not hasattr(self._job.taps.operations.get(place.layer), "dtype_policy"):
+            return False
+        with in_float32(self._job, found.layer):
+            ops = self._operations(place).operations
+        return not all(each.is_finite for op in ops for each in op.outputs)
+
     def _safe(self, entry: Entry, other: Entry | None) -> bool | None:
         """Return whether float16 holds an output, and its own layer does not break it; None for gradients,
         which a loss scale moves. Its values are those in float32, where they are known."""
@@ -336,7 +368,20 @@ class _Look:
 
 
 def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
+    """Return the kind of an error and the first line of it that says what is wrong: Keras and TensorFlow
+    begin with where it was, and write in colours."""
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in str(error).splitlines()]
+    telling = [line for line in lines if line and not line.startswith(_WHERE)]
+    return f"{type(error).__name__}: {(telling or [''])[0][:200]}"
+
+
+_WHERE = (
+    "Exception encountered when calling",
+    "Graph execution error",
+    "Detected at node",
+    "Stack trace",
+    "File ",
+)
 
 
 def _finite(entries: list[Entry]) -> bool:
@@ -344,11 +389,18 @@ def _finite(entries: list[Entry]) -> bool:
 
 
 @contextlib.contextmanager
-def in_float32(job: Job) -> Iterator[None]:
-    """Switch every layer that computes in 16 bits to float32 while the context lasts."""
+def in_float32(job: Job, only: str | None = None) -> Iterator[None]:
+    """Switch every layer that computes in 16 bits to float32 while the context lasts; or `only` one, with
+    those within it where it is Keras' own, which gives them its type."""
     policy = job.keras.dtype_policies.DTypePolicy("float32")
-    operations = [vars(each) for each in job.taps.operations.values() if hasattr(each, "compute_dtype")
-                  and each.compute_dtype in HALF]  # fmt: skip
+    kinds = job.taps.operations
+    own = only is not None and type(kinds[only]).__module__.startswith("keras.")
+    operations = [
+        vars(each)
+        for path, each in kinds.items()
+        if only in (None, path) or (own and path.startswith(f"{only}/"))
+        if getattr(each, "compute_dtype", None) in HALF
+    ]
     before = [attributes["_dtype_policy"] for attributes in operations]
     job.draws.wide = True
     try:

@@ -12,6 +12,7 @@ from mpprof.numbers.tallies import Shares
 from mpprof.store.formats import NUMERICS_SCHEMA
 
 Tensor = Literal["output", "gradient", "weight_gradient"]
+AdviceOf = Literal["first_forward", "first_backward", "updates"]
 
 
 @frozen
@@ -78,12 +79,13 @@ class ScaleBand:
 @frozen
 class Advice:
     """What to do, with the code for Keras; `code` is the cause's, for `mpprof explain`. `layer` None: the
-    batch."""
+    batch. `of`: the part of the look that it is about."""
 
     layer: str | None
     text: str
     code: str
     snippet: str
+    of: AdviceOf
 
 
 @frozen

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from mpprof.model.frozen import frozen
 from mpprof.model.quantities import NOT_KNOWN, format_ratio
+from mpprof.numbers.band import MOST_LOST
 from mpprof.numbers.tallies import HALF
 from mpprof.store.formats import number
 
@@ -42,7 +44,9 @@ def _first_break(document: dict[str, Any]) -> str:
     what = "output" if "first_backward" in document.get("absent", {}) else "output and gradient"
     unseen = len(document["unable"])
     others = f" Layers not looked into, or not wholly: {unseen}." if unseen else ""
-    return f"Nothing breaks: every {what} that was seen is finite.{others}"
+    lost = any(each.share > MOST_LOST for each in updates_lost(document["layers"]))
+    nothing = "No value breaks, and updates are lost" if lost else "Nothing breaks"
+    return f"{nothing}: every {what} that was seen is finite.{others}"
 
 
 def table(document: dict[str, Any]) -> str:
@@ -92,14 +96,31 @@ def _scale(scale: dict[str, Any]) -> str:
     return f"Loss scale {power(now)}; good from {power(low)} to {power(high)}."
 
 
-def _updates(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield, where weights have 16 bits, how many of their elements an update leaves as they are."""
+@frozen
+class UpdatesLost:
+    """Of all weights of one type of 16 bits, the share of their elements that an update changes in float32
+    and not in that type; `instead`: not in the `other`."""
+
+    dtype: str
+    share: float
+    other: str
+    instead: float
+
+
+def updates_lost(rows: list[dict[str, Any]]) -> Iterator[UpdatesLost]:
+    """Yield what an update loses, by the type of the weights that have 16 bits."""
     for own, other in (HALF, HALF[::-1]):
         mine = [row for row in rows if row["dtype"] == own and row.get("update_lost")]
         in_own, in_other = (_lost_ratio(mine, name) for name in (own, other))
         if in_own is not None and in_other is not None:
-            instead = f"{_share(in_own)} of their elements in float32 and not in {own}"
-            yield f"Weights are {own}: an update changes {instead} (in {other}: {_share(in_other)})."
+            yield UpdatesLost(own, in_own, other, in_other)
+
+
+def _updates(rows: list[dict[str, Any]]) -> Iterator[str]:
+    for lost in updates_lost(rows):
+        instead = f"{_share(lost.share)} of their elements in float32 and not in {lost.dtype}"
+        other = f"in {lost.other}: {_share(lost.instead)}"
+        yield f"Weights are {lost.dtype}: an update changes {instead} ({other})."
 
 
 def _lost_ratio(rows: list[dict[str, Any]], name: str) -> float | None:

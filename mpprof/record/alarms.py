@@ -153,7 +153,7 @@ class Watch:
         if scale < 1.0:
             yield (
                 "loss_scale_low",
-                f"the loss scale has fallen to {scale:g}: gradients overflow even unscaled (MP201)",
+                f"the loss scale has fallen to {scale:g}: the gradients are not finite even unscaled (MP201)",
             )
         stopped = self._overflowed is not None and scale <= self._overflowed
         if (scale > RUNAWAY_SCALE and not stopped) or not math.isfinite(scale):

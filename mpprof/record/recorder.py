@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mpprof.record.backends.base import Worker
 from mpprof.record.hardware import HardwareSampler
 from mpprof.record.run_with_timeout import (
     DEADLINE_SECONDS,
@@ -30,7 +31,6 @@ from mpprof.record.run_with_timeout import (
 )
 from mpprof.record.sinks import Feed, Point, Series, Sink
 from mpprof.record.step_line import Line, PlainLine, Recorded, record_of, text_of
-from mpprof.record.workers import Worker
 from mpprof.store import formats
 from mpprof.store.writing import JOIN_SECONDS, DocumentWriter, LineWriter, claim, join
 

@@ -38,9 +38,8 @@ from mpprof.record.facts.fit import (
     thread_of,
 )
 from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
-from mpprof.record.facts.loss import describe_loss
 from mpprof.record.facts.process import describe_process, describe_rewrite, describe_weights, framework_facts
-from mpprof.record.facts.scaling import ScaleWatch
+from mpprof.record.facts.scaling import ScaleWatch, describe_loss
 from mpprof.record.fit_calls import Call, caller_of_fit, on_exception, uncaught, watch_fits, watch_steps
 from mpprof.record.keras_compat import overrides, steps_per_execution, steps_run_in_fit
 from mpprof.record.observer import Observer

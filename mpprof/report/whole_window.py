@@ -32,9 +32,7 @@ def as_slices(window: Window) -> tuple[Slice, ...]:
 
 def heading(window: Window) -> str:
     """Return a heading that names what the breakdown divides: never a step."""
-    where = words.plain(window.device)
-    if window.basis == "host":
-        where += ", no accelerator: ops on the host's threads"
+    where = words.where(window.device, window.basis)
     of = f" of {len(window.devices)} devices" if len(window.devices) > 1 else ""
     span = words.duration(window.span_ns)
     return f"The whole window, not a step: {span} from the first to the last work{of} (on {where})"

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpprof.errors import NotFoundError, TooNewError, UnreadableError
 from mpprof.model import limits
-from mpprof.model.run import FirstBreak, FitFacts, NumbersLook, RunFacts
+from mpprof.model.run import UPDATE, FirstBreak, FitFacts, NumbersLook, RunFacts
 from mpprof.model.run_time import Spans
 from mpprof.model.steps import HardwareTable, StepTable, ValidationTable
 from mpprof.regular import read_regular
@@ -266,26 +266,41 @@ def _look(record: dict[str, Any]) -> NumbersLook:
     scale = record.get("loss_scale")
     band = scale if isinstance(scale, dict) else {}
     told = record.get("advice")
-    advice = told[0] if isinstance(told, list) and told and isinstance(told[0], dict) else {}
+    first = "first_forward" if record.get("first_forward") else "first_backward"
+    listed = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+    advice = {str(each.get("of", first)): each for each in reversed(listed)}
     now, low, high = (formats.number(band.get(name)) for name in ("now", "low", "high"))
     return NumbersLook(
         bounded.name(record, "trigger") or "asked",
         bounded.whole(record, "step"),
-        _break(record.get("first_forward")),
-        _break(record.get("first_backward")),
+        _break(record.get("first_forward"), advice.get("first_forward", {})),
+        _break(record.get("first_backward"), advice.get("first_backward", {})),
         now,
         low,
         high,
         banded=bool(band),
-        advice=bounded.name(advice, "text"),
-        snippet=bounded.text(advice, "snippet"),
+        updates=_updates(advice.get("updates", {})),
     )
 
 
-def _break(found: Any) -> FirstBreak | None:
+def _break(found: Any, advice: dict[str, Any]) -> FirstBreak | None:
     if not isinstance(found, dict):
         return None
     layer, tensor, reason = (bounded.name(found, key) for key in ("layer", "tensor", "reason"))
     if layer is None or tensor is None or reason is None:
         return None
-    return FirstBreak(layer, tensor, reason, bounded.name(found, "kind"))
+    kind, source, text = (
+        bounded.name(found, "kind"),
+        bounded.name(found, "source"),
+        bounded.name(advice, "text"),
+    )
+    return FirstBreak(layer, tensor, reason, kind, source, text, bounded.text(advice, "snippet"))
+
+
+def _updates(advice: dict[str, Any]) -> FirstBreak | None:
+    """Return what an update loses, as its advice says after a colon."""
+    layer, text = bounded.name(advice, "layer"), bounded.name(advice, "text")
+    reason = (text or "").partition(": ")[2].rstrip(".")
+    if layer is None or not reason:
+        return None
+    return FirstBreak(layer, UPDATE, reason, "underflow", None, text, bounded.text(advice, "snippet"))

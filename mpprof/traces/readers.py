@@ -13,7 +13,7 @@ from mpprof import model
 from mpprof._version import __version__
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.model import limits
-from mpprof.model.grouping import groups
+from mpprof.model.arrays import groups
 from mpprof.model.quantities import format_ratio
 from mpprof.model.trace import AllocationTable, HostTable, KernelTable, MarkerTable, Trace
 from mpprof.traces.chrome.reader import ChromeReader

@@ -18,7 +18,7 @@ from mpprof_dashboards import choice
 from mpprof_dashboards import runs as listed
 
 import mpprof
-from mpprof.api import survey_processes, workflows
+from mpprof.api import survey, workflows
 from mpprof.api.source import LogDirectory
 from mpprof.api.survey_row import Task
 from mpprof.cli import main
@@ -264,13 +264,13 @@ def test_a_survey_that_is_interrupted_says_what_is_left_of_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    work = survey_processes.rows
+    work = survey.rows
 
     def interrupted(left: Sequence[Task], workers: int, limit: float) -> Iterator[tuple[Task, SurveyRow]]:
         yield from islice(work(left, workers, limit), 2)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(survey_processes, "rows", interrupted)
+    monkeypatch.setattr(survey, "rows", interrupted)
     resume = ["--resume", str(tmp_path / "done.jsonl")] if kept else []
     assert main(["survey", str(logs), *resume]) == 130
     first, last = capsys.readouterr().err.splitlines()
@@ -287,13 +287,13 @@ def test_a_survey_goes_on_where_it_stopped(
     lines = kept.read_text().splitlines(keepends=True)
     assert len(lines) == len(first)
     asked: list[str] = []
-    work = survey_processes.rows
+    work = survey.rows
 
     def counted(left: Sequence[Task], workers: int, limit: float) -> Iterator[tuple[Task, SurveyRow]]:
         asked.extend(task.name for task in left)
         return work(left, workers, limit)
 
-    monkeypatch.setattr(survey_processes, "rows", counted)
+    monkeypatch.setattr(survey, "rows", counted)
     again = mpprof.survey(logs, workers=2, resume=kept)
     assert asked == []
     assert list(again) == list(first)

@@ -15,7 +15,7 @@ import pytest
 from mpprof import traces
 from mpprof.errors import UnreadableError
 from mpprof.traces.torch_memory import snapshot
-from mpprof.traces.torch_memory.stacks import stack
+from mpprof.traces.torch_memory.snapshot import stack
 from tests.builders import torch_memory
 from tests.builders.torch_memory import MIB, Snapshot, training
 from tests.cli.conftest import Mpprof

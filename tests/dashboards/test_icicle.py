@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mpprof_dashboards.components.icicles import icicle
 from mpprof_dashboards.export import render
 from mpprof_dashboards.icicle import Node, tree
+from mpprof_dashboards.pages.layers import icicle
 from mpprof_dashboards.work import Per
 
 from tests.dashboards.fake_source import HOSTILE

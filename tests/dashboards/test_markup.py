@@ -10,7 +10,7 @@ from dash import dcc, html
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.graph import Graph
 from mpprof_dashboards.components.markup import Html, render, settled
-from mpprof_dashboards.figures.base import blank
+from mpprof_dashboards.figures.plain import blank
 
 from tests.dashboards.fake_source import HOSTILE
 

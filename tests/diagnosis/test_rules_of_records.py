@@ -481,13 +481,17 @@ def test_mp911_needs_steps() -> None:
 
 def looked(case, *, forward=None, backward=None, trigger="skipped", **scale):
     """The case with one look, at step 18."""
-    look = NumbersLook(trigger, 18, forward, backward, banded=bool(scale), **scale)
+    banded = bool(scale.keys() - {"updates"})
+    look = NumbersLook(trigger, 18, forward, backward, banded=banded, **scale)
     return replace(case, run=replace(case.run, looks=(NumbersLook("start", 0, None, None), look)))
 
 
 OVERFLOWS = FirstBreak("dense_3", "gradient", "it overflows at a loss scale of 2^15", "loss scale")
 SUM = FirstBreak(
-    "head", "output", "a sum of values up to 99.9 overflows; in float32 its largest is 409,028", "sum"
+    "head",
+    "output",
+    "a sum of values up to 99.9 overflows; in float32 the output's largest is 409,028",
+    "sum",
 )
 
 
@@ -501,7 +505,7 @@ def test_mp201_names_the_layer_whose_gradient_overflows_and_the_scales_that_are_
     )
     assert told["good loss scales"] == "2^-3 to 2^9"
     told = {"advice": "Start the loss scale at 2^9: so it is.", "snippet": "initial_scale=512.0"}
-    case = looked(skips, backward=OVERFLOWS, now=2.0**15, high=2.0**9, **told)
+    case = looked(skips, backward=replace(OVERFLOWS, **told), now=2.0**15, high=2.0**9)
     answer = compose(diagnosed(case, [BY_CODE["MP201"]]))
     said = "updates were skipped: the gradient of dense_3 overflows above a loss scale of 2^9"
     assert said in answer.sentence
@@ -539,6 +543,87 @@ def test_mp206_mp202_and_mp203_name_the_layer() -> None:
     assert "first to break at step 18" in [each.name for each in got.evidence]
 
 
+HIDDEN = FirstBreak(
+    "norm",
+    "output",
+    "100 % of it is 0 and is not in float32: within it the square (of a variance or a norm) of 300 overflows",
+    "underflow",
+    None,
+    "norm needs bfloat16 or float32.",
+    'Norm(..., dtype="float32")  # norm',
+)
+IS_ZERO = (
+    "100 % of the output of norm is 0 because the square (of a variance or a norm) of 300 overflows within it"
+)
+DYNAMIC = OptimizerFacts("LossScaleOptimizer", "Adam", dynamic=True, initial_scale=2.0**15)
+
+
+def test_an_output_that_is_0_is_told_whatever_the_loss_scale() -> None:
+    """Dynamic, and fixed and large: no scale brings back what the forward pass has lost, and none is advised."""
+    large = OptimizerFacts("LossScaleOptimizer", "Adam", dynamic=False, fixed_scale=1024.0)
+    for optimizer in (DYNAMIC, large):
+        records = c.facts(fits=(c.fit("mixed_float16", optimizer),), layers=(c.layer("norm"),))
+        case = looked(c.case(records=records), forward=HIDDEN, trigger="start")
+        got = finding("MP202", case)
+        assert (got.layers, got.severity) == (("norm",), "warning")
+        assert got.summary == f"{IS_ZERO}, which no loss scale changes"
+        assert [each.snippet for each in got.remedies] == ['Norm(..., dtype="float32")  # norm']
+        answer = compose(diagnosed(case, [BY_CODE["MP202"]]))
+        assert answer.sentence == f"{IS_ZERO}."
+        assert answer.do == "norm needs bfloat16 or float32"
+    small = replace(large, fixed_scale=8.0)
+    records = c.facts(fits=(c.fit("mixed_float16", small),), layers=(c.layer("norm"),))
+    assert (
+        "no loss scale changes" in finding("MP202", looked(c.case(records=records), forward=HIDDEN)).summary
+    )
+
+
+def test_a_gradient_that_rounds_to_0_at_a_dynamic_scale_is_a_mention() -> None:
+    records = c.facts(fits=(c.fit("mixed_float16", DYNAMIC),), layers=(c.layer("dense"),))
+    small = FirstBreak("dense", "gradient", "98 % of it rounds to 0 at a loss scale of 2^3", "underflow")
+    got = finding("MP202", looked(c.case(records=records), backward=small, now=8.0))
+    assert (got.severity, got.layers) == ("info", ("dense",))
+    probable = replace(small, source="sigmoid")
+    got = finding("MP202", looked(c.case(records=records), backward=probable, now=8.0))
+    assert got.severity == "warning"
+    assert got.summary.startswith(
+        "the gradient of dense rounds to 0 at every loss scale because the output of sigmoid"
+    )
+
+
+def test_what_an_update_loses_of_16_bit_weights_is_told_with_its_remedy() -> None:
+    lost = FirstBreak(
+        "head", "update", "an update leaves 92.1 % of them as they are in bfloat16", "underflow", None,
+        "Keep the weights in float32: so.", 'keras.config.set_dtype_policy("mixed_bfloat16")',
+    )  # fmt: skip
+    records = c.facts("bfloat16", fits=(c.fit("bfloat16"),), layers=(c.layer("head"),))
+    got = finding("MP202", looked(c.case(records=records), updates=lost))
+    assert "92.1 %" in got.summary
+    assert [each.snippet for each in got.remedies] == ['keras.config.set_dtype_policy("mixed_bfloat16")']
+
+
+def test_gradients_that_follow_from_the_forward_pass_are_not_said_to_overflow() -> None:
+    skipped = dict.fromkeys(range(1, 81), 0) | dict.fromkeys(range(1, 23), 1)
+    scales = {step: 2.0 ** (15 - min(step, 22)) for step in range(1, 81)}
+    follows = FirstBreak("head", "gradient", "the forward pass broke before, in norm", "forward")
+    skips = skipping(80, skipped=skipped, scales=scales)
+    assert finding("MP201", skips).summary.endswith(
+        "fell to 2^-7: the gradients are not finite even unscaled"
+    )
+    for forward, words in ((SUM, "the output of head is not finite (a sum of values up to 99.9 overflows)"),
+                           (HIDDEN, IS_ZERO)):  # fmt: skip
+        got = finding("MP201", looked(skips, forward=forward, backward=follows))
+        assert got.summary.endswith(f", and the loss scale fell to 2^-7: {words}")
+        assert "unscaled" not in got.summary
+
+
+def test_a_scale_that_runs_away_has_the_output_that_is_0_for_its_reason() -> None:
+    runaway = c.case(table=c.steps(scales={200: 2.0**30}))
+    got = finding("MP203", looked(runaway, forward=HIDDEN))
+    assert got.summary.endswith(f"and nothing stops it: {IS_ZERO}")
+    assert got.remedies[0].snippet == 'Norm(..., dtype="float32")  # norm'
+
+
 def test_mp106_tells_of_a_break_in_the_output_alone() -> None:
     model = c.facts(layers=(c.layer("dense"), c.layer("head", output_dtype="float16")))
     case = c.case(records=model)
@@ -547,3 +632,5 @@ def test_mp106_tells_of_a_break_in_the_output_alone() -> None:
     other = [each.name for each in finding("MP106", looked(case, forward=elsewhere)).evidence]
     assert "first to break at step 18" in named
     assert "first to break at step 18" not in other
+    zeros = looked(case, forward=replace(HIDDEN, layer="head"))
+    assert "first to break at step 18" in [each.name for each in finding("MP106", zeros).evidence]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mpprof.errors import UnableError
-from mpprof.forecasts import batches
+from mpprof.forecasts import forecasting
 from mpprof.model.forecast import Band, BatchBytes, LargestBatch
 
 CARD = 16 << 30
@@ -39,7 +39,7 @@ def search(need: Need, first: int) -> tuple[LargestBatch, int]:
         low, high = need(batch)
         return BatchBytes(batch, Band(low, high), recomputed=low > 0.76 * CARD)
 
-    found = batches.largest_batch(compile, compile(first), CARD)
+    found = forecasting.largest_batch(compile, compile(first), CARD)
     assert len(asked) == len(set(asked)), "a batch was compiled twice"
     return found, len(asked)
 
@@ -57,7 +57,7 @@ def test_both_ends_were_compiled_and_lie_on_their_side(need: Need, first: int) -
     assert found.too_large is not None
     assert by_batch[found.fits].high <= 0.9 * CARD
     assert by_batch[found.too_large].low > CARD
-    assert compiled <= batches.MOST_COMPILED
+    assert compiled <= forecasting.MOST_COMPILED
     # No wider than the share that is left free, the band of the programs, and what the search leaves open.
     best = max(batch for batch in range(1, 80_000) if need(batch)[1] <= 0.9 * CARD)
     least = min(batch for batch in range(best, 90_000) if need(batch)[0] > CARD)
@@ -89,7 +89,7 @@ def test_a_compiler_that_gives_up_leaves_what_was_found_and_its_reason() -> None
         need = 100.0 * MIB + 8.0 * MIB * batch
         return BatchBytes(batch, Band(need, need), recomputed=False)
 
-    found = batches.largest_batch(compile, compile(32), CARD)
+    found = forecasting.largest_batch(compile, compile(32), CARD)
     assert found.reason == "XLA crashed with SIGFPE"
     assert found.too_large is None
     assert found.fits is not None

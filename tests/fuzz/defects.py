@@ -704,14 +704,14 @@ DEFECTS = (
     ),
     Defect(
         "a redirect from a public to a private address: followed",
-        "mpprof/traces/remote/redirects.py",
+        "mpprof/traces/remote/errors.py",
         "        elif via[0]:",
         "        elif False:",
         (f"{_REMOTE}::test_a_redirect_from_a_public_to_a_private_address_is_not_followed",),
     ),
     Defect(
         "a byte each half second: a fetch without end",
-        "mpprof/traces/remote/local_copies.py",
+        "mpprof/traces/remote/fetch.py",
         "if total - before < timeouts.LEAST_BYTES_PER_S * took_s:",
         "if False:",
         (f"{_REMOTE}::test_a_file_that_comes_too_slowly_is_given_up",),
@@ -830,7 +830,7 @@ DEFECTS = (
     ),
     Defect(
         "a stack of a million frames that share one long name: hours",
-        "mpprof/traces/torch_memory/stacks.py",
+        "mpprof/traces/torch_memory/snapshot.py",
         "frames[:_MOST_FRAMES] if",
         "frames if",
         (f"{_SNAPSHOTS}::test_a_stack_is_as_deep_as_python_goes_and_a_name_as_long_as_others",),
@@ -851,7 +851,7 @@ DEFECTS = (
     ),
     Defect(
         "a listing without an end over HTTP: gigabytes of memory",
-        "mpprof/traces/remote/redirects.py",
+        "mpprof/traces/remote/errors.py",
         "if len(found) > _LONGEST_PAGE:",
         "if False:",
         (f"{_REMOTE}::test_a_listing_longer_than_any_is_given_up",),

@@ -21,7 +21,7 @@ with atheris.instrument_imports():
     from mpprof.analysis.kernels import counters
     from mpprof.analysis.kernels import names as kernel_names
     from mpprof.analysis.layers import scopes
-    from mpprof.model import grouping
+    from mpprof.model import arrays
     from mpprof.store import lines
     from mpprof.traces.chrome import json, kineto
     from mpprof.traces.common import columns, hlo, names, planes, walk, walk_reference
@@ -66,9 +66,9 @@ def _numbers(data: bytes) -> None:
     start, duration = values[::2].copy() >> 3, np.abs(values[1::2] >> 3)
     order = columns.parents_first(start, duration)
     columns.leaves(start[order], duration[order])
-    values = grouping.distinct(start)
+    values = arrays.distinct(start)
     assert np.array_equal(values[columns.replace(start, values, range(len(values)))], start)
-    grouping.groups([start, duration], len(start))
+    arrays.groups([start, duration], len(start))
     columns.join(start, duration)
 
 

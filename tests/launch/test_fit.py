@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mpprof.launch import fit
-from mpprof.launch.import_hook import ImportHook
+from mpprof.launch.script import ImportHook
 from mpprof.record.fit_calls import watch_fits
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from mpprof.launch import reading_ahead
+from mpprof.launch import trial
 from mpprof.launch.settings import set_loss_scale
 
 
@@ -30,19 +30,19 @@ def fit_of_keras_2(model: Any, x: Any = None, workers: int = 1) -> None: ...
 
 def test_a_tf_data_set_prefetches_by_place_and_by_name() -> None:
     data = DatasetV2()
-    assert reading_ahead.prefetched(fit, (data, 1), {}, "auto") == ((("prefetched", -1), 1), {}, None)
-    assert reading_ahead.prefetched(fit, (), {"x": data}, "4") == ((), {"x": ("prefetched", 4)}, None)
-    *_, why = reading_ahead.prefetched(fit, ([1],), {}, "auto")
+    assert trial.prefetched(fit, (data, 1), {}, "auto") == ((("prefetched", -1), 1), {}, None)
+    assert trial.prefetched(fit, (), {"x": data}, "4") == ((), {"x": ("prefetched", 4)}, None)
+    *_, why = trial.prefetched(fit, ([1],), {}, "auto")
     assert why == "a list has no prefetch: that is of a tf.data set"
 
 
 def test_workers_are_of_the_object_in_keras_3_and_of_fit_in_keras_2() -> None:
     data = PyDataset()
-    assert reading_ahead.with_workers(fit, (data,), {}, "8") == ((data,), {}, None)
+    assert trial.with_workers(fit, (data,), {}, "8") == ((data,), {}, None)
     assert data.workers == 8
     old = Sequence()
-    assert reading_ahead.with_workers(fit_of_keras_2, (old,), {}, "8") == ((old,), {"workers": 8}, None)
-    *_, why = reading_ahead.with_workers(fit, (old,), {}, "8")
+    assert trial.with_workers(fit_of_keras_2, (old,), {}, "8") == ((old,), {"workers": 8}, None)
+    *_, why = trial.with_workers(fit, (old,), {}, "8")
     assert why == "a Sequence has no workers: those are of a PyDataset"
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpprof.model import grouping
-from mpprof.model.grouping import distinct, groups
+from mpprof.model import arrays
+from mpprof.model.arrays import distinct, groups
 
 I64 = np.iinfo(np.int64)
 
@@ -33,7 +33,7 @@ def test_rows_that_agree_in_all_columns_are_one_group_in_the_order_of_values(row
 
 
 def test_a_group_may_begin_in_any_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping, "_BLOCK", 7)
+    monkeypatch.setattr(arrays, "_BLOCK", 7)
     _check(np.arange(50) // 3)
     _check(np.random.default_rng(0).integers(0, 20, 200))
 

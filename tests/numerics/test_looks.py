@@ -15,7 +15,7 @@ from mpprof.errors import NotFoundError, UnableError, UsageError
 from mpprof.numbers import files, text
 from mpprof.numbers.looks import Looks
 from tests.numerics.on_tensorflow import keras, lost_updates, planted, tf
-from tests.numerics.planted import ROWS, Made, case, dense, filled
+from tests.numerics.planted import ROWS, WIDTH, Made, case, dense, filled
 
 layers, ops = keras.layers, keras.ops
 pytestmark = pytest.mark.framework
@@ -120,6 +120,60 @@ def test_a_model_that_changes_a_tf_variable_is_refused_before_it_runs() -> None:
     with pytest.raises(UnableError, match=r"changes a tf\.Variable"):
         numerics(made.model, made.x, made.y)
     assert int(steps) == before
+
+
+def classes(loss: Any) -> Any:
+    stack = [layers.Dense(3, name="classes"), layers.Activation("softmax", dtype="float32")]
+    model = keras.Sequential([keras.Input((4,)), *stack])
+    model.compile("sgd", loss)
+    return model
+
+
+SPARSE = "sparse_categorical_crossentropy"
+PASS_FAILED = (
+    r"numerics: the pass over this batch failed \(.*\); x is \({}\) and y is \({}\)\. Give a batch that"
+)
+
+
+@pytest.mark.parametrize(
+    ("loss", "x", "y", "said"),
+    [
+        (SPARSE, (8, 5), np.zeros(8), PASS_FAILED.format("8, 5", "8,")),
+        ("mse", (8, 4), np.zeros((6, 3)), PASS_FAILED.format("8, 4", "6, 3")),
+        (
+            SPARSE,
+            (0, 4),
+            np.zeros(0),
+            r"the batch is empty: x is \(0, 4\) and y is \(0,\)\. Give at least one row",
+        ),
+        (
+            SPARSE,
+            (8, 4),
+            np.full(8, 3),
+            "the label 3 in y is none of the 3 classes. Labels begin at 0 and end at 2",
+        ),
+        (SPARSE, (8, 4), np.full((8, 1), -1), "the label -1 in y is none of the 3 classes"),
+    ],
+)
+def test_a_batch_that_cannot_be_computed_is_one_line(loss: str, x: Any, y: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as raised:
+        numerics(classes(loss), np.ones(x, np.float32), y)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_label_that_the_loss_passes_over_is_none_of_its_classes_either() -> None:
+    loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=-1)
+    found = numerics(classes(loss), np.ones((8, 4), np.float32), np.array([-1] * 4 + [2] * 4))
+    assert (found.first_forward, found.first_backward) == (None, None)
+
+
+def test_an_index_beyond_an_embedding_is_said_in_its_own_words() -> None:
+    model = keras.Sequential(
+        [keras.Input((4,), dtype="int32"), layers.Embedding(10, 3), layers.Flatten(), layers.Dense(1)]
+    )
+    model.compile("sgd", "mse")
+    with pytest.raises(UsageError, match=r"indices\[0,0\] = 12 is not in \[0, 10\)"):
+        numerics(model, np.full((8, 4), 12), np.zeros((8, 1)))
 
 
 def test_what_is_no_built_keras_model_is_said_to_be_so() -> None:
@@ -362,6 +416,39 @@ def test_in_a_float32_model_the_layer_is_named_whose_derivative_is_infinite() ->
     )  # fmt: skip
     assert "float32" not in advice.text + advice.snippet
     assert "are finite" not in str(found)
+
+
+def test_why_nothing_is_known_of_float32_is_said() -> None:
+    """A layer that casts by itself has 16 bits also where it is to compute in float32; of its gradient, too."""
+    squares = layers.Lambda(
+        lambda x: ops.sum(ops.square(ops.cast(x, "float16")), -1, keepdims=True), name="squares"
+    )
+    made = case([squares, dense(1, 1e-4, "small", dtype="float32")], filled(300.0))
+    found = numerics(made.model, made.x, made.y)
+    assert [each.finite_in_float32 for each in (found.first_forward, found.first_backward)] == [None, None]
+    assert found.first_forward.reason.endswith("; a layer casts to 16 bits by itself")
+    assert found.advice[0].snippet == 'x = keras.ops.cast(x, "float32")  # in squares, where x has 16 bits'
+
+
+def test_a_gradient_that_follows_says_that_it_is_not_finite_in_float32_either() -> None:
+    made = planted.PLANTED["division_by_a_sum_of_zeros"].make(True)
+    follows = numerics(made.model, made.x, made.y).first_backward
+    assert (follows.kind, follows.finite_in_float32) == ("forward", False)
+    assert follows.reason == "the forward pass broke before, in share; it is not finite in float32, either"
+
+
+def test_a_gradient_that_an_output_of_0_spoils_follows_from_it() -> None:
+    """Not finite at the present scale, or 0 at each: of the same hidden infinity, and told once."""
+
+    def norm(x: Any) -> Any:
+        return x * ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + 1e-3)
+
+    stack = [dense(WIDTH, 1.0 / WIDTH, "first"), Made(norm, "norm"), dense(1, 1.0, "small", dtype="float32")]
+    made = case(stack, filled(300.0), y=1.0)
+    found = numerics(made.model, made.x, made.y)
+    assert (found.first_forward.layer, found.first_forward.kind) == ("norm", "underflow")
+    assert found.first_backward.reason == "the forward pass broke before, in norm"
+    assert [(each.code, each.of) for each in found.advice] == [("MP202", "first_forward")]
 
 
 def test_of_a_batch_the_part_that_is_not_finite_is_named_and_of_weights_a_checkpoint() -> None:

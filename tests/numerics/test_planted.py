@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from tests.numerics import work
-from tests.numerics.on_tensorflow import keras, oracle, planted, setups
+from tests.numerics.on_tensorflow import keras, oracle, planted, remedies, setups
 from tests.record.processes import done_on_jax
 
 pytestmark = pytest.mark.framework
 FEW = ("sum_of_a_wide_dense", "epsilon_of_a_loss", "loss_scale_of_a_gradient_that_flows_back")
 """A layer, a loss and a gradient; the rest runs in `make full`."""
+CURED = ("layer_that_casts_by_itself", "updates_of_weights_of_16_bits")
 
 
 def test_keras_runs_on_tensorflow() -> None:
@@ -26,6 +27,14 @@ def test_keras_runs_on_tensorflow() -> None:
 )
 def test_a_planted_break_is_named_and_its_twin_is_silent(name: str) -> None:
     assert planted.said_of([name]) == {name: []}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in CURED else pytest.mark.full) for name in remedies.CASES],
+)
+def test_the_code_that_is_printed_cures_what_breaks(name: str) -> None:
+    assert remedies.uncured(name) == []
 
 
 def test_what_is_counted_is_what_numpy_counts() -> None:
@@ -87,7 +96,7 @@ def test_on_jax_what_is_computed_again_in_the_backward_pass_is_unable_by_name(on
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", [*planted.PLANTED, *setups.SETUPS])
+@pytest.mark.parametrize("name", [*planted.PLANTED, *setups.SETUPS, *remedies.CASES])
 def test_on_jax_every_planted_break_is_named_and_no_look_changes_anything(tmp_path: Path, name: str) -> None:
     """Each in a process of its own: no limit of time holds for all of them together."""
     assert _answers(tmp_path, work.one, NAME=name)["said"] == []

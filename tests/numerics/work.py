@@ -30,12 +30,15 @@ def few(folder: Path) -> None:
 
 
 def one(folder: Path) -> None:
-    """Write what is wrong of the planted break, or of the setup, whose name is in the environment."""
-    from tests.numerics import planted, setups
+    """Write what is wrong of the planted break, of the remedy, or of the setup, whose name is in the
+    environment."""
+    from tests.numerics import planted, remedies, setups
 
     name = os.environ["NAME"]
     if name in setups.SETUPS:
         said = [*setups.changed(name), *setups.changed_by_fit(name, folder / "run")]
+    elif name in remedies.CASES:
+        said = remedies.uncured(name)
     else:
         said = planted.said_of([name])[name]
     _write(folder, said=said)

@@ -26,7 +26,7 @@ from tests.torch.training import (
 
 pytestmark = pytest.mark.framework
 modules = torch.nn.modules.module
-torch_trace = import_module("mpprof.record.backends.torch_trace")  # not without torch
+torch_trace = import_module("mpprof.record.backends.torch")  # not without torch
 
 PROBE = "backends.torch.TorchProbe."
 

@@ -14,7 +14,7 @@ from tests.torch.training import keras, model, torch
 
 pytestmark = pytest.mark.framework
 probes = import_module("mpprof.record.backends.torch")  # not without torch
-settings = import_module("mpprof.record.backends.torch_settings")
+settings = import_module("mpprof.record.backends.torch")
 
 
 @pytest.fixture(autouse=True)

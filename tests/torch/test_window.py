@@ -22,7 +22,7 @@ from tests.torch.training import BATCH, callback, data, digest, fit, keras, mode
 pytestmark = pytest.mark.framework
 modules = torch.nn.modules.module
 torch_ranges = import_module("mpprof.record.backends.torch_ranges")  # not without torch
-torch_trace = import_module("mpprof.record.backends.torch_trace")
+torch_trace = import_module("mpprof.record.backends.torch")
 
 
 def hooks() -> int:

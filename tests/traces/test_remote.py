@@ -14,7 +14,7 @@ import pytest
 import mpprof
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError, UsageError
-from mpprof.traces.remote import fetch, local_copies
+from mpprof.traces.remote import fetch
 from mpprof.traces.remote.listing import File
 from tests.paths import SAMPLES
 from tests.traces.kineto import small
@@ -260,10 +260,10 @@ def test_a_file_of_unstated_size_without_end_is_refused(
     memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.pipe("/w.json.gz", b"x" * 3000)
-    monkeypatch.setattr(local_copies, "LARGEST_BYTES", 1 << 11)
+    monkeypatch.setattr(fetch, "LARGEST_BYTES", 1 << 11)
     file = File("/w.json.gz", "w.json.gz", None, "", None)
     with pytest.raises(UnreadableError, match="is longer than the 0 MiB that may be fetched"):
-        local_copies.get(memory, file, tmp_path, "memory://w.json.gz")
+        fetch.get(memory, file, tmp_path, "memory://w.json.gz")
     assert not list(tmp_path.iterdir())
 
 

@@ -16,7 +16,7 @@ import mpprof
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
 from mpprof.report.to_json import to_json
-from mpprof.traces.remote import fetch, local_copies
+from mpprof.traces.remote import fetch
 from tests.paths import SAMPLES
 from tests.traces.servers import S3, Gcs
 
@@ -147,7 +147,7 @@ def test_runs_of_two_addresses_are_compared(bucket: Bucket, capsys: pytest.Captu
 def test_a_broken_connection_is_tried_again(
     bucket: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_copies, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(fetch, "BLOCK_BYTES", 1000)
     bucket.put("w.json", BYTES)
     whole = len(BYTES) * 10  # of Google's, what is said of the object comes first
     bucket.server.faults.cut = [*([] if isinstance(bucket.server, S3) else [whole]), 1000, 400]
@@ -157,7 +157,7 @@ def test_a_broken_connection_is_tried_again(
 def test_an_object_that_is_replaced_meanwhile_is_read_from_its_beginning(
     bucket: Bucket, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_copies, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(fetch, "BLOCK_BYTES", 1000)
     bucket.put("w.json", BYTES)
     replaced: list[int] = []
 

@@ -21,8 +21,8 @@ import mpprof
 from mpprof.api.source import LogDirectory
 from mpprof.cli import main
 from mpprof.errors import MpprofError, NotFoundError, UnreadableError
+from mpprof.traces.remote import errors
 from mpprof.traces.remote import fetch as remote
-from mpprof.traces.remote import local_copies, redirects
 from tests.paths import SAMPLES
 from tests.traces.kineto import small
 from tests.traces.servers import Web
@@ -37,7 +37,7 @@ NAME = "w.pt.trace.json"
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_copies, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(remote, "BLOCK_BYTES", BLOCK)
 
 
 @pytest.fixture
@@ -344,7 +344,7 @@ def test_a_file_that_comes_too_slowly_is_given_up(
     web: Web, file: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock on which an hour passes between two looks: 3,584 bytes took that long."""
-    monkeypatch.setattr(local_copies, "clock", itertools.count(0, 3_600).__next__)
+    monkeypatch.setattr(remote, "clock", itertools.count(0, 3_600).__next__)
     with pytest.raises(UnreadableError, match="comes too slowly: 3,584 bytes in 3600 s"):
         remote.fetch(f"{web.url}/{NAME}", kept)
     assert not list(kept.rglob("*.part"))
@@ -354,7 +354,7 @@ def test_a_listing_longer_than_any_is_given_up(
     web: Web, file: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One without an end took 5.7 GB within half a minute."""
-    monkeypatch.setattr(redirects, "_LONGEST_PAGE", 10)
+    monkeypatch.setattr(errors, "_LONGEST_PAGE", 10)
     with pytest.raises(UnreadableError, match="its listing has more than 10 bytes"):
         remote.fetch(f"{web.url}/", kept)
     assert remote.fetch(f"{web.url}/{NAME}", kept).read_bytes() == BYTES

@@ -19,7 +19,7 @@ from mpprof import traces
 from mpprof.cli import main, progress
 from mpprof.errors import NotFoundError, UnreadableError
 from mpprof.traces.common import file_head
-from mpprof.traces.remote import fetch, timeouts
+from mpprof.traces.remote import errors, fetch
 from mpprof.traces.remote import progress as told
 from tests.cli.conftest import left_of
 from tests.paths import SAMPLES
@@ -44,10 +44,10 @@ def kept(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert timeouts.CONNECT_S <= timeouts.SILENCE_S <= 15
-    assert timeouts.ANSWER_S <= 30
-    monkeypatch.setattr(timeouts, "SILENCE_S", 0.2)
-    monkeypatch.setattr(timeouts, "ANSWER_S", 1.0)
+    assert errors.CONNECT_S <= errors.SILENCE_S <= 15
+    assert errors.ANSWER_S <= 30
+    monkeypatch.setattr(errors, "SILENCE_S", 0.2)
+    monkeypatch.setattr(errors, "ANSWER_S", 1.0)
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_connecting_and_the_first_answer_have_one_time_together(
         given_s.append(timeout_s)
         return wait(futures, 60)
 
-    monkeypatch.setattr(timeouts, "wait", waiting)
+    monkeypatch.setattr(errors, "wait", waiting)
     with pytest.raises(NotFoundError):
         fetch.fetch("memory://bucket/w.json.gz", kept)
     assert given_s == [30.0]

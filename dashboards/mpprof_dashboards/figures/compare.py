@@ -8,8 +8,7 @@ from mpprof.report import words
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.bars import Row
 from mpprof_dashboards.components.text import escape
-from mpprof_dashboards.figures.base import LEGEND_ABOVE, blank
-from mpprof_dashboards.figures.plain import Figure
+from mpprof_dashboards.figures.plain import LEGEND_ABOVE, Figure, blank
 from mpprof_dashboards.work import short_kernel, short_op
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from mpprof.report.content import held
 from mpprof_dashboards import theme
 from mpprof_dashboards.components.bars import Row
 from mpprof_dashboards.components.text import escape, shorten
-from mpprof_dashboards.figures.base import blank, time_scale
-from mpprof_dashboards.figures.plain import Figure
+from mpprof_dashboards.figures.plain import Figure, blank, time_scale
 
 if TYPE_CHECKING:
     from mpprof.model.memory import Course, MemoryAccount

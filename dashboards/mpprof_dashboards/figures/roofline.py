@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from mpprof.report import words
 from mpprof_dashboards import theme, work
 from mpprof_dashboards.components.text import escape
-from mpprof_dashboards.figures.base import LEGEND_ABOVE, blank
-from mpprof_dashboards.figures.plain import Figure
+from mpprof_dashboards.figures.plain import LEGEND_ABOVE, Figure, blank
 
 if TYPE_CHECKING:
     from mpprof.model.rows import OpRow

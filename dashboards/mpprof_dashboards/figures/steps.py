@@ -12,8 +12,7 @@ from mpprof.model.arrays import Bool, Float64, Int64
 from mpprof.model.steps import ABSENT, HardwareTable, StepTable
 from mpprof.report import words
 from mpprof_dashboards import theme
-from mpprof_dashboards.figures.base import LEGEND_ABOVE, blank, time_scale
-from mpprof_dashboards.figures.plain import Figure
+from mpprof_dashboards.figures.plain import LEGEND_ABOVE, Figure, blank, time_scale
 
 if TYPE_CHECKING:
     from mpprof.model.steps import StepSummary

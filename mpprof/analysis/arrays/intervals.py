@@ -10,9 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.model.arrays import Bool, Float64, Int64
+from mpprof.model.arrays import Bool, Float64, Int64, distinct
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import distinct
 
 _NEVER = np.iinfo(np.int64).max
 MANY = 16

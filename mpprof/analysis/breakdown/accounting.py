@@ -46,9 +46,8 @@ from mpprof.model.account import (
     Slice,
     class_of,
 )
-from mpprof.model.arrays import Bool, Float64, Int8, Int32, Int64
+from mpprof.model.arrays import Bool, Float64, Int8, Int32, Int64, groups
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import groups
 from mpprof.model.kernels import (
     TRANSFORMS,
     Placement,

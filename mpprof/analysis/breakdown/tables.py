@@ -22,10 +22,9 @@ from mpprof.analysis.breakdown.roofline import peak_rate
 from mpprof.analysis.layers.attribution import Ownership, joined
 from mpprof.errors import UsageError
 from mpprof.model.account import PHASES
-from mpprof.model.arrays import Bool, Float64, Int32, Int64
+from mpprof.model.arrays import Bool, Float64, Int32, Int64, groups
 from mpprof.model.device import DevicePeaks
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import groups
 from mpprof.model.kernels import (
     ACCELERATED,
     MATMUL_FAMILIES,

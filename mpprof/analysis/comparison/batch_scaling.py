@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.breakdown.compute_precision import compute_precision
+from mpprof.analysis.comparison.bounds import utilization
 from mpprof.model.finding import Batches
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
@@ -53,7 +51,7 @@ def of(runs: Sequence[Run], steps: Sequence[StepSummary | None]) -> tuple[Batche
             continue
         kinds = tuple(layer.class_name for layer in model.layers)
         dtype = compute_precision(run).dtype
-        point = _Point(row, fit.batch_size, summary.mean_ns, _utilization(run))
+        point = _Point(row, fit.batch_size, summary.mean_ns, utilization(run))
         groups.setdefault((kinds, model.parameters, fit.jit_compile, dtype), {}).setdefault(
             point.batch, point
         )
@@ -64,12 +62,6 @@ def of(runs: Sequence[Run], steps: Sequence[StepSummary | None]) -> tuple[Batche
             single = groups.get((*key[:-1], "float32"), {}) if key[-1] != "float32" else {}
             found.append(_judged(line, single, str(key[-1] or "an unrecorded type")))
     return tuple(found)
-
-
-def _utilization(run: Run) -> float | None:
-    used = run.hardware.utilization_ratio if run.hardware is not None else np.empty(0)
-    used = used[np.isfinite(used)]
-    return median(used) if len(used) else None
 
 
 def _judged(line: Sequence[_Point], single: dict[int, _Point], dtype: str) -> Batches:

@@ -113,9 +113,14 @@ def _side(run: Run) -> Side | None:
     row = times.row[run.steps.input_wait_ns[times.row] >= 0]
     wait_ns, steps = run.steps.input_wait_ns[row].sum(), run.steps.covers[row].sum()
     wait = min(1.0, float(wait_ns / steps) / step_ns) if len(row) else None
+    return Side(step_ns, utilization(run), wait)
+
+
+def utilization(run: Run) -> float | None:
+    """Return the median of a run's samples of how busy its GPUs were, 0 to 1; None without a sample."""
     used = run.hardware.utilization_ratio if run.hardware is not None else np.empty(0)
     used = used[np.isfinite(used)]
-    return Side(step_ns, median(used) if len(used) else None, wait)
+    return median(used) if len(used) else None
 
 
 # --- the statements ----------------------------------------------------------------------------------------

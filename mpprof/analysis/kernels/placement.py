@@ -27,10 +27,9 @@ from mpprof.analysis.layers import kinds, scopes
 from mpprof.analysis.layers.attribution import Ownership, has_matrix
 from mpprof.analysis.layers.scopes import parse
 from mpprof.model.account import PHASES
-from mpprof.model.arrays import Bool
+from mpprof.model.arrays import Bool, groups
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import changed, frozen
-from mpprof.model.grouping import groups
 from mpprof.model.kernels import (
     COMPUTE_DTYPES,
     CONVOLUTIONS,
@@ -410,8 +409,8 @@ def _host_family(name: str, op: Op) -> tuple[Family | None, str]:
 
 # --- Norms by what they are: the plain kernels that a framework takes a batch or layer norm apart into.
 #
-# TensorFlow normalises by `moments` and `batchnorm`, sums and products of plain Eigen kernels; XLA and JAX fuse
-# the like. Nothing but the layer that owns them says that they are a norm.
+# TensorFlow normalises by `moments` and `batchnorm`, sums and products of plain Eigen kernels; XLA and JAX
+# fuse the like. Nothing but the layer that owns them says that they are a norm.
 
 _NAMED = (
     r"(?i)(?:batch|layer|group|instance|rms|unit)_?norm(?:alization)?(?:[123]d)?(?:_\d+)*$"

@@ -12,8 +12,7 @@ from mpprof.analysis.memory.blocks import NEVER, Blocks
 from mpprof.analysis.steps.autotuning import tuned_ops
 from mpprof.analysis.steps.calls import Calls
 from mpprof.model.account import PHASES, Phase
-from mpprof.model.arrays import Bool, Int8, Int32
-from mpprof.model.grouping import groups
+from mpprof.model.arrays import Bool, Int8, Int32, groups
 from mpprof.model.memory import KINDS
 from mpprof.model.run import Run
 from mpprof.model.trace import Op, Trace

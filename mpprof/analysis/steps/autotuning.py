@@ -12,8 +12,7 @@ import re
 
 import numpy as np
 
-from mpprof.model.arrays import Bool, Int64
-from mpprof.model.grouping import distinct, groups
+from mpprof.model.arrays import Bool, Int64, distinct, groups
 from mpprof.model.trace import Trace
 
 _CHECKER = re.compile(r"redzone_?check", re.IGNORECASE)

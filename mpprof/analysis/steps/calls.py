@@ -17,9 +17,8 @@ from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.layers import scopes
 from mpprof.analysis.steps import unmarked
 from mpprof.analysis.steps.unmarked import measured
-from mpprof.model.arrays import Bool, Int64
+from mpprof.model.arrays import Bool, Int64, distinct
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import distinct
 from mpprof.model.trace import XLA_MODULE, HostKind, Trace
 
 FUNCTIONS = ("function", "call")

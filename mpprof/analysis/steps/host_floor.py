@@ -18,8 +18,7 @@ from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.calls import calls, threads_of
 from mpprof.analysis.steps.idle import CALL_NS, LAUNCH_NS, held_up
 from mpprof.model.account import Account, HostPath
-from mpprof.model.arrays import Bool, Int32, Int64
-from mpprof.model.grouping import distinct
+from mpprof.model.arrays import Bool, Int32, Int64, distinct
 from mpprof.model.trace import HostKind, HostTable, Trace, WorkKind
 
 _NEVER = np.iinfo(np.int64).min

@@ -30,24 +30,8 @@ from collections.abc import Iterator, Sequence
 from mpprof.analysis.attainable.work import streaming_ns
 from mpprof.analysis.comparison import precision_overhead
 from mpprof.analysis.comparison.ratios import compiled
-from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import is_loss
-from mpprof.diagnosis.outcomes import (
-    INACTIVE,
-    NO_MATRIX_UNITS,
-    OVERALL,
-    Absent,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    known,
-    need,
-)
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.run import LayerFacts
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP101", "built-before-policy", "The model was built before the policy was set"
 ABOUT = "a model built before its policy"
@@ -68,7 +52,7 @@ def judge(signals: Signals) -> Outcome:
     if not policy.startswith("mixed_"):
         return NotApplicable(f"mixed precision was not asked for: the policy is {policy}")
     facts = need(signals.layers)
-    heavy = [layer for layer in facts if layers.is_matrix(layer)] or [f for f in facts if f.parameters]
+    heavy = [layer for layer in facts if kinds.is_matrix(layer)] or [f for f in facts if f.parameters]
     float32 = [layer.name for layer in heavy if layer.compute_dtype == "float32"]
     if (
         not heavy
@@ -80,7 +64,7 @@ def judge(signals: Signals) -> Outcome:
         return NO_MATRIX_UNITS
     matrix = attainable.matrix(signals, signals.not_in_16_bits)
     norms = (
-        {layer.name for layer in facts if layers.is_norm(layer)} if not compiled(signals.case.run) else set()
+        {layer.name for layer in facts if kinds.is_norm(layer)} if not compiled(signals.case.run) else set()
     )
     memory_bound = signals.select(
         lambda cell: (
@@ -131,14 +115,14 @@ def _new_casts(signals: Signals, facts: Sequence[LayerFacts]) -> float:
     bandwidth = peaks.bandwidth_bytes_per_s if peaks else None
     if not bandwidth:
         return 0.0
-    heavy = [layer for layer in facts if layers.is_matrix(layer)]
+    heavy = [layer for layer in facts if kinds.is_matrix(layer)]
     weights = sum(
         precision_overhead.of_layer(f, bandwidth, passes=1 if compiled(signals.case.run) else 2)
         for f in heavy
     )
     if compiled(signals.case.run) or fit is None or not fit.batch_size:
         return weights
-    values = sum(_values(layer) for layer in facts if layers.is_norm(layer)) * fit.batch_size
+    values = sum(_values(layer) for layer in facts if kinds.is_norm(layer)) * fit.batch_size
     moved = _CASTS_OF_A_NORM * precision_overhead.CAST_BYTES * values
     return weights + streaming_ns(moved, bandwidth)
 

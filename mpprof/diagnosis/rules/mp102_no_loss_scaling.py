@@ -25,10 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import LEARNING, NAMED, Clear, Found, NotApplicable, Outcome, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Note, Untrained
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP102", "no-loss-scaling", "float16 without loss scaling"
 ABOUT = "missing loss scaling"

@@ -30,13 +30,9 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, Unable, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared.numbers import never_scaled, scale_loss_called, what_is_lost
 from mpprof.diagnosis.shared.skips import scale_words
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.finding import Confidence
-from mpprof.model.quantities import format_count, format_ratio
 from mpprof.model.steps import StepTable
 
 CODE, SLUG, TITLE = (

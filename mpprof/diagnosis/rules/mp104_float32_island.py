@@ -33,30 +33,8 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from mpprof.analysis.comparison import precision_overhead
-from mpprof.analysis.kernels import device_peaks, expected, shapes
-from mpprof.analysis.layers import flops
-from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import activation_casts
-from mpprof.diagnosis.outcomes import (
-    NAMED,
-    NO_MATRIX_UNITS,
-    OF_A_LAYER,
-    Claim,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    known,
-    need,
-)
-from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.account import Cell
-from mpprof.model.finding import Confidence
-from mpprof.model.kernels import ACCELERATED
-from mpprof.model.quantities import format_ns, format_ratio
-from mpprof.model.run import LayerFacts
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP104", "float32-island", "A layer stays in float32"
 ABOUT = "layers left in float32"
@@ -71,12 +49,12 @@ SCALE = OF_A_LAYER
 
 
 def _is_island(layer: LayerFacts) -> bool:
-    if layers.is_entry(layer):
+    if kinds.is_entry(layer):
         return False
-    if layers.is_depthwise(layer):
+    if kinds.is_depthwise(layer):
         return False  # in float32 at times the faster one (MP406)
     if layer.compute_dtype == "float32":
-        return layers.is_matrix(layer) or layer.parameters != 0 or layer.class_name == "Lambda"
+        return kinds.is_matrix(layer) or layer.parameters != 0 or layer.class_name == "Lambda"
     return layer.compute_dtype in HALF_DTYPES and layer.output_dtype == "float32"
 
 
@@ -84,14 +62,14 @@ def large_heads(facts: Sequence[LayerFacts], end: Collection[str]) -> list[Layer
     """Return the layers at the model's end that compute in float32 and whose product is a noticeable part of
     the model's work."""
     shares = flops.shares(facts)
-    if not shares and any(layers.is_convolution(layer) for layer in facts):
+    if not shares and any(kinds.is_convolution(layer) for layer in facts):
         return []  # whose work is far more than their weights tell
     return [
         layer
         for layer in facts
         if layer.name in end
         and layer.compute_dtype == "float32"
-        and layers.is_matrix(layer)
+        and kinds.is_matrix(layer)
         and _is_large(shapes.width(layer) or 0, shares.get(layer.name))
     ]
 
@@ -113,7 +91,7 @@ def _shown(islands: Sequence[LayerFacts]) -> list[str]:
 
 def _is_one(layer: LayerFacts) -> bool:
     """Return whether the layer's policy is that of all layers that it is made of."""
-    return layer.compute_dtype == "float32" and (layers.is_recurrent(layer) or layers.is_attention(layer))
+    return layer.compute_dtype == "float32" and (kinds.is_recurrent(layer) or kinds.is_attention(layer))
 
 
 def judge(signals: Signals) -> Outcome:
@@ -124,7 +102,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     model = need(signals.facts).model
-    end = layers.head(facts) | {each.layer for each in (model.outputs if model else ())}
+    end = kinds.head(facts) | {each.layer for each in (model.outputs if model else ())}
     islands = [f for f in facts if _is_island(f)]
     large = {layer.name for layer in large_heads(facts, end)}
     inner = _shown([f for f in islands if f.name not in end or f.name in large])

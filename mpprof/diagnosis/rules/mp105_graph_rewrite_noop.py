@@ -29,22 +29,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import (
-    INACTIVE,
-    NO_MATRIX_UNITS,
-    OVERALL,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Unable,
-    known,
-    need,
-)
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.frameworks import ON_TENSORFLOW
-from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
-from mpprof.model.finding import Evidence
 
 CODE, SLUG, TITLE = "MP105", "graph-rewrite-noop", "The graph rewrite converted nothing"
 ABOUT = "the graph rewrite"

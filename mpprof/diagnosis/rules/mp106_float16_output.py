@@ -25,14 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpprof.analysis.kernels import shapes
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.layer_code import children, in_place, written
-from mpprof.diagnosis.shared.numbers import what_overflows
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.run import LayerFacts
+from mpprof.diagnosis.shared.numbers import what_is_lost, what_overflows
 
 CODE, SLUG, TITLE = "MP106", "float16-output", "The model's output is 16-bit"
 ABOUT = "a 16-bit output"
@@ -65,13 +60,14 @@ def judge(signals: Signals) -> Outcome:
         what = f"{len(half)} of {len(outputs)} outputs are {dtype} ({evidence.listed(half)})"
     else:
         what = f"the last layer, {half[0]}, gives {dtype}"
-    breaks = what_overflows(signals.case.run)
+    run = signals.case.run
+    breaks = [each for each in (what_overflows(run), what_is_lost(run)) if {*each.layers} & {*half, "loss"}]
     return Found(
         summary=f"{what}: the loss is computed from rounded values",
         evidence=(
             evidence.text("last layer" if len(half) == 1 else "last layers", evidence.listed(half)),
             evidence.text("output dtype", str(dtype), "float32"),
-            *(breaks.evidence if {*breaks.layers} & {*half, "loss"} else ()),
+            *dict.fromkeys(shown for each in breaks for shown in each.evidence),
         ),
         confidence="high" if outputs else "medium",
         severity="warning",

@@ -22,10 +22,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import activation_casts, gives_float32
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, need
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP107", "autocast-inputs", "Layers are fed tensors of another type"
 ABOUT = "casts of layers' inputs"

@@ -11,7 +11,7 @@ How we know
     the loss scale. One of these is enough:
 
     - An update was skipped at a loss scale of 1 or less, which leaves it below 1, or at 1 in Keras 2: the
-      gradients overflow unscaled.
+      gradients are not finite unscaled.
     - A dynamic loss scale fell below 1. Only overflows do that, so it counts also if skipped updates were not
       counted. If they were counted and there was none, it is a warning.
     - The last ten updates or more were all skipped; if the training has less than 40 steps, more than 20
@@ -40,8 +40,7 @@ from __future__ import annotations
 
 import math
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, Unable, known
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared.numbers import NEVER_SCALED, never_scaled, what_overflows
 from mpprof.diagnosis.shared.skips import (
     CONSECUTIVE,
@@ -52,13 +51,13 @@ from mpprof.diagnosis.shared.skips import (
     skips_of,
     without_loss_scale,
 )
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_count, format_ratio
 
 CODE, SLUG, TITLE = "MP201", "endless-skips", "Optimizer updates are skipped again and again"
 ABOUT = "endless skips"
 OF_TRAINING = True
 LEADS = LEARNING
+
+_UNSCALED = ": the gradients are not finite even unscaled"
 
 
 def judge(signals: Signals) -> Outcome:
@@ -83,6 +82,7 @@ def judge(signals: Signals) -> Outcome:
     step_ns = signals.case.steps.mean_ns if signals.case.steps else None
     breaks = what_overflows(signals.case.run)
     skipped = f"{format_count(skips.total)} of {format_count(skips.all_steps)} updates were skipped"
+    lowest = f", and the loss scale fell to {scale_words(skips.low)}" if skips.unscaled else ""
     return Found(
         said=breaks.after(skipped)
         if breaks.words
@@ -96,12 +96,8 @@ def judge(signals: Signals) -> Outcome:
         ),
         summary=(
             f"{format_count(lost)} of {format_count(of)} updates {'' if of_all else 'after the start '}"
-            f"were skipped ({format_ratio(lost / of)})"
-            + (
-                f", and the loss scale fell to {scale_words(skips.low)}: the gradients overflow even unscaled"
-                if skips.unscaled
-                else ""
-            )
+            f"were skipped ({format_ratio(lost / of)}){breaks.after(lowest)}"
+            + (_UNSCALED if lowest and not breaks.words else "")
         ),
         evidence=(
             evidence.ratio("skipped updates after the start", skips.ratio, MANY_RATIO),
@@ -132,7 +128,7 @@ def _fell(signals: Signals, high: float, low: float, *, counted: int | None) -> 
     halvings = (evidence.count("halvings of the loss scale", round(math.log2(high / low))),) if low else ()
     return Found(
         said=breaks.after(fell) if breaks.words else f"{fell}: the gradients overflow by themselves",
-        summary=f"{fell}, which only overflows do: the gradients overflow even unscaled"
+        summary=f"{fell}, which only overflows do{f': {breaks.words}' if breaks.words else _UNSCALED}"
         + ("" if counted is None else f", though {_updates(counted)} counted as skipped"),
         evidence=(evidence.count("lowest loss scale", low, 1.0), *halvings, *breaks.evidence),
         layers=breaks.layers,

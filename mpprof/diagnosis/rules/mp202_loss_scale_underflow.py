@@ -8,6 +8,11 @@ What it means
 How we know
     The recorded optimizer: float16 with a fixed scale below 128. A dynamic scale adjusts itself.
 
+    Where a look at the numbers by layer (`mpprof numerics`) shows what no loss scale brings back, it is the
+    evidence, whatever the scale: an output that is 0 and is not in float32 (an infinity within a layer that a
+    division hides, or a probability below 2^-25), and updates that round away when they are added to weights
+    of 16 bits. A gradient that rounds to 0 at a dynamic scale is worth a mention.
+
 What it costs
     No time: it costs quality. Compare the loss with that of the float32 run.
 
@@ -23,11 +28,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, need
-from mpprof.diagnosis.shared.numbers import what_is_lost
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_count
+from mpprof.diagnosis.prelude import *
+from mpprof.diagnosis.shared.numbers import never_scaled, what_is_lost
 
 CODE, SLUG, TITLE = "MP202", "loss-scale-underflow", "The fixed loss scale is small"
 ABOUT = "a loss scale that is too small"
@@ -39,16 +41,37 @@ LEAST = 128.0
 
 
 def judge(signals: Signals) -> Outcome:
+    lost = what_is_lost(signals.case.run)
+    if lost.no_scale_helps:
+        return Found(
+            summary=f"{lost.words}, which no loss scale changes",
+            said=lost.words,
+            title="Small values are lost in 16 bits",
+            evidence=lost.evidence,
+            layers=lost.layers,
+            first=lost.first,
+            cases=("lost",),
+            severity="warning",
+        )
     if need(signals.compute_dtype) != "float16":
         return signals.not_in("float16")
     optimizer = need(signals.optimizer)
+    if optimizer.dynamic and lost.words and not never_scaled(signals):
+        return Found(
+            summary=f"{lost.words}, which a dynamic scale leaves as it grows",
+            title="The loss scale is still small",
+            evidence=lost.evidence,
+            layers=lost.layers,
+            first=lost.first,
+            cases=("lost",),
+            severity="info",
+        )
     if optimizer.dynamic:
         return NotApplicable("the loss scale is dynamic")
     if optimizer.fixed_scale is None:
         return NotApplicable("there is no loss scale (MP102)")
     if optimizer.fixed_scale >= LEAST:
         return Clear(f"the fixed loss scale is {format_count(optimizer.fixed_scale)}")
-    lost = what_is_lost(signals.case.run)
     return Found(
         summary=lost.after(
             f"the loss scale is fixed at {format_count(optimizer.fixed_scale)}, too small to keep small "

@@ -28,12 +28,11 @@ import math
 
 import numpy as np
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import LEARNING, Clear, Found, NotApplicable, Outcome, known, need
-from mpprof.diagnosis.shared.numbers import NEVER_SCALED, never_scaled, what_overflows
+from mpprof.diagnosis.prelude import *
+from mpprof.diagnosis.shared.numbers import NEVER_SCALED, never_scaled, what_is_lost, what_overflows
 from mpprof.diagnosis.shared.skips import scale_words, without_loss_scale
-from mpprof.diagnosis.signals import Signals
 from mpprof.model.arrays import Float64
+from mpprof.model.run import UPDATE
 
 CODE, SLUG, TITLE = "MP203", "loss-scale-runaway", "The loss scale grows without limit"
 ABOUT = "a loss scale that runs away"
@@ -68,21 +67,25 @@ def judge(signals: Signals) -> Outcome:
     stopped = _overflowed_at(scales)
     if math.isfinite(highest) and stopped is not None and scales[-1] <= stopped:
         return Clear(f"an overflow stopped the loss scale at {scale_words(stopped)}")
+    lost = what_is_lost(signals.case.run)
+    breaks = lost if lost.no_scale_helps and lost.tensor != UPDATE else what_overflows(signals.case.run)
+    why = f": {lost.words}" if breaks is lost else ""
     gone = not math.isfinite(highest) or highest >= LAST_SCALE
     return Found(
-        said=""
-        if not math.isfinite(highest)
-        else f"the loss scale has grown to {scale_words(highest)} and nothing stops it",
+        said=f"the loss scale has grown to {scale_words(highest)} and nothing stops it{why}"
+        if math.isfinite(highest)
+        else "",
         summary=(
             "the loss scale is infinite: the weights no longer change"
             if not math.isfinite(highest)
-            else f"the loss scale has grown to {highest:g} and nothing stops it"
+            else f"the loss scale has grown to {highest:g} and nothing stops it{why}"
         ),
         evidence=(
             evidence.count("highest loss scale", highest, SUSPICIOUS_SCALE),
-            *what_overflows(signals.case.run).evidence,
+            *breaks.evidence,
         ),
-        layers=what_overflows(signals.case.run).layers,
+        layers=breaks.layers,
+        first=breaks.first if why else (),
         severity="error" if gone else "warning",
     )
 

@@ -22,11 +22,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared.skips import skips_of, without_loss_scale
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_count
 
 CODE, SLUG, TITLE = "MP204", "startup-skips", "Steps skipped while the loss scale settled"
 ABOUT = "skips at the start"

@@ -23,11 +23,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, known
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared.skips import MANY_RATIO, Skips, scale_words, skips_of, without_loss_scale
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_count, format_ratio
 
 CODE, SLUG, TITLE = "MP205", "periodic-skips", "Single steps skipped as the loss scale tries to grow"
 ABOUT = "periodic skips"

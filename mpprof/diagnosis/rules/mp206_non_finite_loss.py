@@ -25,14 +25,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import LEARNING, Absent, Clear, Found, Outcome, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared.numbers import what_overflows
-from mpprof.diagnosis.signals import Signals
 from mpprof.model.arrays import Int64
-from mpprof.model.finding import Evidence
 from mpprof.model.limits import MOST_WEIGHTS_NAMED
-from mpprof.model.quantities import format_count
 from mpprof.model.steps import StepTable
 
 CODE, SLUG, TITLE = "MP206", "non-finite-loss", "The loss or weights are not finite"

@@ -37,14 +37,9 @@ from collections.abc import Iterator, Sequence
 from mpprof.analysis.steps import spent
 from mpprof.analysis.steps.idle import HOST_RUNS
 from mpprof.analysis.steps.stalls import LOADER, Stalls
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import Absent, Claim, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.frameworks import ON_JAX, ON_TORCH
 from mpprof.diagnosis.shared import of_the_run
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
-from mpprof.model.finding import Evidence
-from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP301", "input-bound", "The device waits for input"
 ABOUT = "waits for input"

@@ -32,13 +32,9 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, launch_waits
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis import launch_waits
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.conditions import launches_one_by_one
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import KernelCalls
-from mpprof.model.finding import Evidence
-from mpprof.model.quantities import format_count, format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP302", "launch-bound", "The device waits for launches"
 ABOUT = "launches too slow for the device"

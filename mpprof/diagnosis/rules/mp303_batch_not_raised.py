@@ -21,10 +21,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import OUT_OF_MEMORY, Absent, Clear, Found, NotApplicable, Outcome, Unable
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_bytes, format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP303", "batch-not-raised", "The batch could be larger"
 ABOUT = "room for a larger batch"

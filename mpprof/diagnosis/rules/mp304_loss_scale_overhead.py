@@ -30,13 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpprof.diagnosis import attainable, evidence, launch_waits
-from mpprof.diagnosis.outcomes import NAMED, Claim, Clear, Found, Outcome, Scale, known, need
+from mpprof.diagnosis import launch_waits
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared.skips import without_loss_scale
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
-from mpprof.model.finding import Evidence
-from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = (
     "MP304",

@@ -35,11 +35,8 @@ from collections.abc import Iterator
 from mpprof.analysis.steps import spent
 from mpprof.analysis.steps.stalls import LOADER
 from mpprof.analysis.steps.statistics import FEWEST_STEPS
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared import of_the_run
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ns, format_ratio
 from mpprof.model.run_time import OURS
 
 CODE, SLUG, TITLE = "MP305", "slow-callbacks", "Callbacks take a noticeable part of the time"

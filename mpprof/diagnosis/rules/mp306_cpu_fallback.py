@@ -33,10 +33,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mpprof.analysis.steps import boundaries
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import CONFIGURED, Claim, Clear, Found, Outcome, Scale, Unable, known, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Account
+from mpprof.diagnosis.prelude import *
 from mpprof.model.arrays import Bool
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
 

@@ -20,9 +20,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP307", "determinism", "Deterministic ops are switched on"
 ABOUT = "deterministic ops"

@@ -20,10 +20,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Unable, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies import conditions
-from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP308", "eager", "Training runs eagerly"
 ABOUT = "eager execution"

@@ -25,26 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpprof.analysis.layers import kinds as layers
 from mpprof.analysis.layers.kinds import takes_cudnn
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import (
-    NO_GPU,
-    NOT_IN_16_BITS,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Unable,
-    known,
-    need,
-)
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies import conditions
-from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.account import Class
-from mpprof.model.quantities import format_ratio
-from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP309", "xla-off", "XLA is off for the whole model"
 ABOUT = "norms and elementwise work that XLA would fuse"
@@ -121,7 +104,7 @@ def _obstacles(signals: Signals) -> tuple[str, ...]:
     facts = need(signals.facts)
     refusing = [f for f in need(signals.layers) if f.supports_jit is False]
     kinds = [
-        "recurrent" if layers.is_recurrent(f) else "preprocessing" if layers.is_entry(f) else "layer"
+        "recurrent" if kinds.is_recurrent(f) else "preprocessing" if kinds.is_entry(f) else "layer"
         for f in refusing
     ]
     return tuple(dict.fromkeys([*kinds, *(["determinism"] if facts.deterministic_ops else [])]))
@@ -152,7 +135,7 @@ def check_model(model: Untrained) -> Iterator[Note]:
 
 
 def _moved_out(model: Untrained, layer: LayerFacts) -> str:
-    if not layers.is_entry(layer):
+    if not kinds.is_entry(layer):
         return f"# {layer.class_name}.supports_jit = True, once its call() holds no op that XLA lacks"
     top = layer.name.partition("/")[0]
     return (

@@ -40,13 +40,9 @@ from collections.abc import Callable, Sequence
 
 from mpprof.analysis.breakdown import copies
 from mpprof.analysis.steps.idle import COPYING
-from mpprof.diagnosis import attainable, evidence, launch_waits
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Scale, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
-from mpprof.model.finding import Evidence
+from mpprof.diagnosis import launch_waits
+from mpprof.diagnosis.prelude import *
 from mpprof.model.frozen import frozen
-from mpprof.model.quantities import format_bytes, format_bytes_per_s, format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP310", "exposed-copies", "Copies are not hidden behind work"
 ABOUT = "exposed copies"

@@ -25,10 +25,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, launch_waits
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.diagnosis import launch_waits
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP311", "empty-queue", "The device idles until its queue fills"
 ABOUT = "idling until the queue fills"

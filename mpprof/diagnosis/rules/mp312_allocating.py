@@ -23,11 +23,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.analysis.steps.idle import ALLOCATING
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared import allocations
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_count, format_ratio
 
 CODE, SLUG, TITLE = "MP312", "allocating", "The driver allocates memory in every step"
 ABOUT = "memory allocated in every step"

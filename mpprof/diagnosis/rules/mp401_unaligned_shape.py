@@ -31,32 +31,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mpprof.analysis.kernels import expected, shapes
-from mpprof.analysis.layers import flops
-from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import bad_sizes, missed
-from mpprof.diagnosis.outcomes import (
-    NAMED,
-    NO_MATRIX_UNITS,
-    NOT_IN_16_BITS,
-    OF_A_LAYER,
-    Absent,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Unable,
-    known,
-    need,
-)
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.layer_code import in_place, innermost, padding, up, widened, written
-from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.finding import Severity
-from mpprof.model.kernels import ACCELERATED
-from mpprof.model.quantities import format_ratio
-from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP401", "unaligned-shape", "Sizes that are not multiples of 8"
 ABOUT = "sizes that are not multiples of 8"
@@ -174,7 +151,7 @@ def takes_images(signals: Signals, row: int) -> bool:
     """Return whether the row is work of the first convolution, with the few channels of its images: a cause
     of its own (MP403)."""
     cell = signals.cells[row]
-    first = next((f for f in known(signals.layers) or () if layers.is_convolution(f)), None)
+    first = next((f for f in known(signals.layers) or () if kinds.is_convolution(f)), None)
     if first is None or cell.layer != first.name:
         return False
     sizes = shapes.matrix_dimensions(cell.shapes, cell.family)
@@ -184,7 +161,7 @@ def takes_images(signals: Signals, row: int) -> bool:
 def _on_a_tpu(signals: Signals) -> Outcome:
     """Judge a run on a TPU by the recorded layers: a TPU's matrix unit is 128 wide, and pads sizes that are
     not."""
-    widths = {f.name: shapes.width(f) for f in need(signals.layers) if layers.is_matrix(f)}
+    widths = {f.name: shapes.width(f) for f in need(signals.layers) if kinds.is_matrix(f)}
     odd = {name: size for name, size in widths.items() if size and size % TPU_WIDTH}
     if not odd:
         return Clear(f"every layer's width is a multiple of {TPU_WIDTH}")
@@ -207,22 +184,18 @@ def check_model(model: Untrained) -> Iterator[Note]:
     by_name = {f.name: f for f in model.layers}
     end = model.feeding_outputs
     for layer in model.half:
-        if layers.is_attention(layer):
+        if kinds.is_attention(layer):
             yield from _heads(model, layer)
             continue
         outer = flops.parent(layer, by_name)
-        if (
-            not layers.is_matrix(layer)
-            or layers.is_depthwise(layer)
-            or (outer and layers.is_attention(outer))
-        ):
+        if not kinds.is_matrix(layer) or kinds.is_depthwise(layer) or (outer and kinds.is_attention(outer)):
             continue
         if layer.quantized == "float8" and model.gpu and expected.multiplies_float8(model.gpu):
             continue  # float8 has sizes of its own (MP413)
         if note := _width(model, layer, layer.name in end):
             yield note
         inner = shapes.read(layer, model.input_shape(layer))
-        thin = layers.is_convolution(layer) and (inner or 0) < shapes.ALIGNMENT  # MP403 speaks of it
+        thin = kinds.is_convolution(layer) and (inner or 0) < shapes.ALIGNMENT  # MP403 speaks of it
         if inner is not None and inner % shapes.ALIGNMENT and not thin and inner not in widths:
             yield _features(model, layer, inner, model.input_shape(layer))
     yield from _batch(model)
@@ -268,7 +241,7 @@ def _batch(model: Untrained) -> Iterator[Note]:
     narrow = False
     by_name = {f.name: f for f in model.layers}
     for layer in model.half:
-        if layers.is_matrix(layer) and not layers.is_depthwise(layer) and _matters(model, layer):
+        if kinds.is_matrix(layer) and not kinds.is_depthwise(layer) and _matters(model, layer):
             positions = flops.rows(layer, by_name)
             narrow |= (batch * (positions or 1)) % shapes.ALIGNMENT != 0
     why = "" if narrow else ": with the positions in each example its products have rows that are"
@@ -284,7 +257,7 @@ def _batch(model: Untrained) -> Iterator[Note]:
 def _width(model: Untrained, layer: LayerFacts, last: bool) -> Note | None:
     key, width = shapes.made(layer) or ("", 0)
     few = width < FEWEST_CLASSES
-    if not width or (few and last and not (layers.is_convolution(layer) and _matters(model, layer))):
+    if not width or (few and last and not (kinds.is_convolution(layer) and _matters(model, layer))):
         return None
     wide = _best_multiple(model)
     said = f"{key}={width}" if key != "output_shape" else f"output_shape with {width} features"

@@ -30,27 +30,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from mpprof.analysis.kernels import shapes
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import missed
-from mpprof.diagnosis.outcomes import (
-    CONFIGURED,
-    NO_MATRIX_UNITS,
-    NOT_IN_16_BITS,
-    OF_A_LAYER,
-    Clear,
-    Found,
-    Outcome,
-    Unable,
-    need,
-)
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.layer_code import in_place, up, widened
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.account import Class
-from mpprof.model.finding import Evidence
-from mpprof.model.quantities import format_count
-from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP402", "odd-vocabulary", "The vocabulary is not a multiple of 8"
 ABOUT = "an odd vocabulary size"
@@ -111,7 +93,7 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=f"{words} is not a multiple of 8: " + "{cost} {each} ({share})",
         said=f"the vocabulary, {evidence.listed([*map(format_count, odd.values())])}, is not a multiple of 8"
-        + f"[: {{time}} go to slow matrix work{' and reductions' if moved else ''}]",
+        + f"[: {{time}} are lost to slow matrix work{' and reductions' if moved else ''}]",
         evidence=(*shown, evidence.text("attainable value from", best.source)),
         confidence="medium" if moved and best.confidence == "high" else best.confidence,
         scale=SCALE,

@@ -26,25 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from mpprof.analysis.kernels import shapes
-from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import off_or_narrow
-from mpprof.diagnosis.outcomes import (
-    CONFIGURED,
-    NO_MATRIX_UNITS,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Scale,
-    Unable,
-    need,
-)
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.layer_code import padding
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP403", "first-convolution", "The first convolution runs off the Tensor Cores"
 ABOUT = "the first convolution"
@@ -58,14 +42,14 @@ SCALE = Scale(info_ratio=0.02, warning_ratio=0.05, error_ratio=0.30)
 
 def judge(signals: Signals) -> Outcome:
     facts = need(signals.layers_in_16_bits)
-    first = next((f for f in facts if layers.is_convolution(f)), None)
+    first = next((f for f in facts if kinds.is_convolution(f)), None)
     half = tuple(f for f in facts if f.compute_dtype in HALF_DTYPES)
-    if first is None or not any(layers.is_convolution(f) for f in half):
+    if first is None or not any(kinds.is_convolution(f) for f in half):
         return NotApplicable("the model has no 16-bit convolution")
     if signals.without_matrix_units:
         return NO_MATRIX_UNITS
     need(signals.gpu_activity)
-    rows = {f.name: _matmul_of(signals, f.name) for f in half if layers.is_convolution(f)}
+    rows = {f.name: _matmul_of(signals, f.name) for f in half if kinds.is_convolution(f)}
     channels = {
         f.name: _channels(f) or _channels_of_kernels(signals, rows[f.name]) for f in half if f.name in rows
     }
@@ -111,7 +95,7 @@ def _of_few(
     widths = {shapes.width(layer) for layer in half}
     for layer in half:
         found = channels.get(layer.name)
-        if found is None or found >= shapes.ALIGNMENT or layers.is_depthwise(layer):
+        if found is None or found >= shapes.ALIGNMENT or kinds.is_depthwise(layer):
             continue
         if layer is first or found == 1 or found not in widths:
             yield layer
@@ -130,7 +114,7 @@ def _channels_of_kernels(signals: Signals, rows: tuple[int, ...]) -> int | None:
 
 
 def check_model(model: Untrained) -> Iterator[Note]:
-    first = next((f for f in model.layers if layers.is_convolution(f)), None)
+    first = next((f for f in model.layers if kinds.is_convolution(f)), None)
     channels = {layer.name: _channels(layer) for layer in model.half}
     for layer in _of_few(model.half, first, channels):
         yield from _note(model, layer, channels[layer.name] or 0, layer is first)
@@ -139,7 +123,7 @@ def check_model(model: Untrained) -> Iterator[Note]:
 def _channels(layer: LayerFacts) -> int | None:
     """Return how many channels a convolution reads; None of other layers, and where that is not known."""
     shape = layer.input_shape
-    if not layers.is_convolution(layer) or not isinstance(shape, list | tuple) or len(shape) <= 2:
+    if not kinds.is_convolution(layer) or not isinstance(shape, list | tuple) or len(shape) <= 2:
         return None
     channels = shape[1 if layer.config.get("data_format") == "channels_first" else -1]
     return channels if isinstance(channels, int) else None

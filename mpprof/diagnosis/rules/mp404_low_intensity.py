@@ -20,11 +20,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NO_MATRIX_UNITS, NOT_IN_16_BITS, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
-from mpprof.model.kernels import ACCELERATED
-from mpprof.model.quantities import format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP404", "low-intensity", "Matrix kernels on Tensor Cores wait for memory"
 ABOUT = "matrix work that waits for memory"

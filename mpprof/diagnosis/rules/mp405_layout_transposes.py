@@ -24,11 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
-from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP405", "layout-transposes", "Layout changes take a noticeable part of the step"
 ABOUT = "layout changes"

@@ -26,27 +26,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mpprof.analysis.attainable.work import streaming_ns
-from mpprof.analysis.kernels import shapes
-from mpprof.analysis.layers import kinds
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import (
-    NAMED,
-    NOT_IN_16_BITS,
-    OF_A_LAYER,
-    Claim,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Unable,
-    known,
-    need,
-)
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.layer_code import in_place, written
-from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.quantities import format_ratio, format_speedup
-from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP406", "depthwise-convolution", "Depthwise convolution is slower than in float32"
 ABOUT = "depthwise convolutions"

@@ -22,22 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpprof.analysis.kernels import shapes
-from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import unattributed
-from mpprof.diagnosis.outcomes import (
-    CONFIGURED,
-    NO_MATRIX_UNITS,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Scale,
-    need,
-)
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP407", "grouped-convolution", "A grouped convolution runs off the Tensor Cores"
 ABOUT = "grouped convolutions"
@@ -54,7 +40,7 @@ def judge(signals: Signals) -> Outcome:
     names = frozenset(
         f.name
         for f in need(signals.layers_in_16_bits)
-        if layers.is_convolution(f) and _groups(f.config.get("groups")) > 1 and f.compute_dtype in HALF_DTYPES
+        if kinds.is_convolution(f) and _groups(f.config.get("groups")) > 1 and f.compute_dtype in HALF_DTYPES
     )
     if not names:
         return NotApplicable("no 16-bit convolution has groups")
@@ -96,7 +82,7 @@ def check_model(model: Untrained) -> Iterator[Note]:
     units = model.signals.matrix_units
     for layer in model.half:
         groups, filters = layer.config.get("groups"), layer.config.get("filters")
-        if not layers.is_convolution(layer) or layers.is_depthwise(layer):
+        if not kinds.is_convolution(layer) or kinds.is_depthwise(layer):
             continue
         if isinstance(groups, int) and groups > 1:
             each = filters // groups if isinstance(filters, int) else None

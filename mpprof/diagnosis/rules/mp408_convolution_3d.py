@@ -22,20 +22,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import off_or_narrow, unattributed
-from mpprof.diagnosis.outcomes import (
-    CONFIGURED,
-    NO_MATRIX_UNITS,
-    OF_A_LAYER,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    need,
-)
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP408", "convolution-3d", "A 3-D convolution runs off the Tensor Cores"
 ABOUT = "3-D convolutions"

@@ -21,19 +21,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import bad_sizes, off_or_narrow
-from mpprof.diagnosis.outcomes import (
-    NO_MATRIX_UNITS,
-    NOT_IN_16_BITS,
-    OF_A_LAYER,
-    Clear,
-    Found,
-    Outcome,
-    Unable,
-    need,
-)
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = (
     "MP409",

@@ -29,12 +29,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mpprof.analysis.layers.kinds import BACKENDS, DEFAULTS, RECURRENT, against_cudnn, against_cudnn_on_torch
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import CONFIGURED, Clear, Found, NotApplicable, Outcome, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.layer_code import children, in_place, written
-from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP410", "rnn-not-cudnn", "A recurrent layer runs as a loop"
 ABOUT = "recurrent layers without cuDNN"

@@ -28,14 +28,9 @@ from __future__ import annotations
 
 from math import prod
 
-from mpprof.analysis.kernels import eligibility, shapes
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import unattributed
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.frameworks import ON_TORCH
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
-from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP411", "attention-unfused", "Attention writes its scores to memory"
 ABOUT = "unfused attention"

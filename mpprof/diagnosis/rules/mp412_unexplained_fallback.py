@@ -28,15 +28,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mpprof.analysis.kernels import eligibility, shapes
 from mpprof.analysis.layers.kinds import is_matrix
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import OF_A_LAYER, REMAINDER, Clear, Found, NotApplicable, Outcome, known, need
-from mpprof.diagnosis.signals import HALF_DTYPES, HALF_PRECISIONS, Signals
-from mpprof.model.account import Cell
-from mpprof.model.finding import Severity
+from mpprof.diagnosis.prelude import *
 from mpprof.model.frozen import frozen
-from mpprof.model.quantities import format_ns, format_ratio
 
 CODE, SLUG, TITLE = (
     "MP412",

@@ -23,15 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mpprof.analysis.layers import flops
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.layer_code import up, widened
 from mpprof.diagnosis.remedies.shared_rows import own_names, without_float8
 from mpprof.diagnosis.shared import float8
 from mpprof.diagnosis.shared.float8 import MULTIPLE, Product
-from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Note, Untrained
 
 CODE, SLUG, TITLE = "MP413", "float8-sizes", "float8 sizes that are not multiples of 16"
 ABOUT = "float8 sizes that are not multiples of 16"

@@ -28,15 +28,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from mpprof.analysis.kernels import device_peaks
-from mpprof.analysis.layers import flops
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.shared_rows import own_names, without_float8
 from mpprof.diagnosis.shared import float8
-from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.device import DeviceFacts
 
 CODE, SLUG, TITLE = "MP414", "float8-small", "Products too small to become faster in float8"
 ABOUT = "float8 products that are too small"

@@ -23,13 +23,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.analysis.attainable.work import work_of
-from mpprof.analysis.layers import kinds as layers
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import norms_by_scope, unattributed
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, known, need
-from mpprof.diagnosis.signals import HALF_PRECISIONS, Signals
-from mpprof.model.account import Cell
-from mpprof.model.quantities import format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP501", "norm-float32", "Norm layers compute in float32"
 ABOUT = "norms in float32"
@@ -53,7 +48,7 @@ def judge(signals: Signals) -> Outcome:
     if signals.half is None:
         return signals.not_narrow
     facts = known(signals.layers)
-    recorded = {f.name for f in facts or () if layers.is_norm(f)}
+    recorded = {f.name for f in facts or () if kinds.is_norm(f)}
     names = recorded | norms_by_scope(signals)
     mine = signals.select(lambda cell: cell.layer in names or cell.category == "norm")
     rows = tuple(row for row in mine if not _in_16_bits(signals.cells[row]))

@@ -26,11 +26,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.analysis.comparison import precision_overhead
-from mpprof.diagnosis import evidence
 from mpprof.diagnosis.cells import norms_by_scope
-from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, known, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP503", "casts", "Casts take a noticeable part of the step"
 ABOUT = "casts"

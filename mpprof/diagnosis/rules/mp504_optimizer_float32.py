@@ -27,10 +27,7 @@ import re
 from collections.abc import Sequence
 
 from mpprof.analysis.attainable.work import streaming_ns
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Absent, Claim, Clear, Found, Outcome, Scale, Unable, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP504", "optimizer-float32", "The optimizer's update takes a noticeable part of the step"
 ABOUT = "the optimizer's update"

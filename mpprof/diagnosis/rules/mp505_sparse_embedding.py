@@ -21,11 +21,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.analysis.kernels import shapes
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, Unable, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.run import LayerFacts
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP505", "sparse-embedding", "A large embedding table is updated as a whole"
 ABOUT = "embedding updates"

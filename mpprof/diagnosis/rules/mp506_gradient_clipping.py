@@ -22,12 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, NotApplicable, Outcome, Scale, known, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.account import Cell
-from mpprof.model.quantities import format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP506", "gradient-clipping", "Gradient clipping takes a noticeable part of the step"
 ABOUT = "gradient clipping"

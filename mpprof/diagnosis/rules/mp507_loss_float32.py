@@ -32,15 +32,9 @@ import re
 from collections.abc import Collection, Sequence
 
 from mpprof.analysis.attainable.work import streaming_ns
-from mpprof.analysis.kernels import shapes
-from mpprof.analysis.layers import kinds as layers
 from mpprof.analysis.layers.scopes import parse
-from mpprof.diagnosis import attainable, evidence
 from mpprof.diagnosis.cells import is_loss
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, known, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
-from mpprof.model.quantities import format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP507", "loss-float32", "The loss takes a noticeable part of the step in float32"
 ABOUT = "the loss in float32"
@@ -123,7 +117,7 @@ def _softmax(signals: Signals) -> frozenset[str]:
     return frozenset(
         layer.name
         for layer in facts[-1:]
-        if not layers.is_matrix(layer)
+        if not kinds.is_matrix(layer)
         and (layer.config.get("activation") == "softmax" or layer.kind == "Softmax")
     )
 

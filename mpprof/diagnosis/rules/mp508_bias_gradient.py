@@ -26,22 +26,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import (
-    NAMED,
-    NOT_IN_16_BITS,
-    OF_A_LAYER,
-    Claim,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Unable,
-    known,
-    need,
-)
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ratio, format_speedup
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP508", "bias-gradient", "Gradients of biases are summed by 16-bit atomics"
 ABOUT = "gradients of biases"

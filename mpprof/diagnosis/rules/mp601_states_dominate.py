@@ -19,11 +19,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, need
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.prelude import *
 from mpprof.model.memory import STATES
-from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP601", "states-dominate", "Weights and optimizer slots are most of the memory"
 ABOUT = "weights and optimizer slots"

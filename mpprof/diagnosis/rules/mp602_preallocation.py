@@ -22,10 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_bytes
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP602", "preallocation", "The driver's memory figure says nothing"
 ABOUT = "preallocated memory"

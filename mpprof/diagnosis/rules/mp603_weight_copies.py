@@ -20,10 +20,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, need
-from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
-from mpprof.model.quantities import format_bytes
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP603", "weight-copies", "Weights have several 16-bit copies"
 ABOUT = "copies of weights"

@@ -30,10 +30,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
-from mpprof.model.quantities import format_bytes
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP604", "float32-activations", "Layers that compute in 16 bits hold float32 activations"
 ABOUT = "float32 activations"

@@ -21,10 +21,7 @@ Sources
 from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, need
-from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
-from mpprof.model.quantities import format_bytes, format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP605", "conv-workspace", "Workspaces take the memory that was saved"
 ABOUT = "workspaces"

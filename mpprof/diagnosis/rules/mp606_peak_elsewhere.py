@@ -21,11 +21,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, known, need
-from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
+from mpprof.diagnosis.prelude import *
 from mpprof.model.memory import KEPT, UPDATE
-from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP606", "peak-elsewhere", "The peak is not where activations are"
 ABOUT = "where the peak is"

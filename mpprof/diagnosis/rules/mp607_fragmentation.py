@@ -23,11 +23,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.analysis.memory.remedies import lowered
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import LARGE_MEMORY, NOTABLE_MEMORY, Signals
+from mpprof.diagnosis.prelude import *
 from mpprof.model.memory import MemoryAccount
-from mpprof.model.quantities import format_bytes, format_ratio
 
 CODE, SLUG, TITLE = "MP607", "fragmentation", "Memory is lost to fragmentation"
 ABOUT = "fragmentation"

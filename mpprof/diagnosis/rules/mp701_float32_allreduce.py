@@ -24,11 +24,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared import several_devices
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP701", "float32-allreduce", "Gradients are exchanged in float32"
 ABOUT = "the exchange of gradients in float32"

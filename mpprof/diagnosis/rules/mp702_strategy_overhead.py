@@ -22,10 +22,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared import several_devices
-from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP702", "strategy-overhead", "A strategy's devices get their launches late"
 ABOUT = "late launches under a strategy"

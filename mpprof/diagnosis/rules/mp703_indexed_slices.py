@@ -21,11 +21,8 @@ Sources
 from __future__ import annotations
 
 from mpprof.analysis.breakdown import communication
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared import several_devices
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP703", "indexed-slices", "Sparse gradients are collected from all devices"
 ABOUT = "sparse gradients collected from all devices"

@@ -24,10 +24,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, Unable
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared import several_devices
-from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP704", "straggler", "Other devices wait for one that is slower"
 ABOUT = "devices that others wait for"

@@ -28,12 +28,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mpprof.analysis.breakdown import communication
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Claim, Clear, Found, Outcome, Scale, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared import several_devices
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
-from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP705", "exposed-communication", "Communication is not hidden behind work"
 ABOUT = "exposed communication"

@@ -24,13 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared import float8
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, short_name
 
 CODE, SLUG, TITLE = "MP801", "no-tensor-cores", "This GPU has no Tensor Cores"
 ABOUT = "cards without Tensor Cores"

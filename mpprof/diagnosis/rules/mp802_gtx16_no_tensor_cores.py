@@ -26,23 +26,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import (
-    INACTIVE,
-    NO_GPU,
-    NOT_NVIDIA,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Unable,
-    need,
-)
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared import float8
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.device import MAYBE_NVIDIA, short_name
 
 CODE, SLUG, TITLE = "MP802", "gtx16-no-tensor-cores", "A Turing card without Tensor Cores"
 ABOUT = "GTX 16 cards"

@@ -23,25 +23,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import (
-    NO_GPU,
-    NOT_IN_16_BITS,
-    NOT_NVIDIA,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Unable,
-    known,
-    need,
-)
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.device import MAYBE_NVIDIA
-from mpprof.model.finding import Evidence
+from mpprof.diagnosis.prelude import *
 from mpprof.model.frozen import frozen
-from mpprof.model.kernels import ACCELERATED
-from mpprof.model.quantities import format_ratio
 
 CODE, SLUG, TITLE = "MP803", "tf32-baseline", "Float32 runs on Tensor Cores already, as TF32"
 ABOUT = "float32 that runs in TF32"

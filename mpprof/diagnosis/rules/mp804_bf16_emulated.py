@@ -22,12 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import INACTIVE, NO_GPU, NOT_NVIDIA, Clear, Found, Outcome, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.device import MAYBE_NVIDIA, short_name
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP804", "bf16-emulated", "bfloat16 without units for it"
 ABOUT = "emulated bfloat16"

@@ -23,20 +23,7 @@ from __future__ import annotations
 
 import re
 
-from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import (
-    NO_GPU,
-    NOT_IN_16_BITS,
-    NOT_NVIDIA,
-    Found,
-    NotApplicable,
-    Outcome,
-    Unable,
-    need,
-)
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.model.device import MAYBE_NVIDIA
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP805", "geforce-accumulate", "A GeForce card sums in float32 at half rate"
 ABOUT = "GeForce cards that sum at half rate"

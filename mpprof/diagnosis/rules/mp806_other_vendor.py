@@ -22,12 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpprof.analysis.kernels import device_peaks
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import NOT_IN_16_BITS, Clear, Found, NotApplicable, Outcome, known, need
-from mpprof.diagnosis.signals import HALF_DTYPES, Signals
-from mpprof.diagnosis.untrained import Note, Untrained
-from mpprof.model.device import MAYBE_NVIDIA
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP806", "other-vendor", "Mixed precision means something else on this device"
 ABOUT = "cards of other vendors"

@@ -27,11 +27,7 @@ import numpy as np
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.stalls import NOTABLE_RATIO
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.finding import Evidence
-from mpprof.model.quantities import format_ns, format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP807", "throttling", "The step grew slower during the run"
 ABOUT = "throttling"

@@ -28,27 +28,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from mpprof.analysis.kernels import device_peaks, expected
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import (
-    INACTIVE,
-    NAMED,
-    NO_MATRIX_UNITS,
-    Clear,
-    Found,
-    NotApplicable,
-    Outcome,
-    Unable,
-    known,
-)
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared import float8
-from mpprof.diagnosis.signals import Signals
-from mpprof.diagnosis.untrained import Note, Untrained
 from mpprof.model.answer import Remedy
-from mpprof.model.device import DeviceFacts
-from mpprof.model.kernels import ACCELERATED, COMPUTE_DTYPES, Precision
-from mpprof.model.quantities import format_ratio
-from mpprof.model.run import LayerFacts
 
 CODE, SLUG, TITLE = "MP808", "float8-emulated", "float8 layers whose products do not run in float8"
 ABOUT = "float8 layers that multiply in a wider type"

@@ -31,15 +31,10 @@ import numpy as np
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.analysis.steps.idle import ALLOCATING
 from mpprof.analysis.steps.statistics import epochs_of_one_call, stands_for
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared.allocations import calls_per_step
-from mpprof.diagnosis.signals import Signals
 from mpprof.model.arrays import Float64, Int64
-from mpprof.model.finding import Evidence
 from mpprof.model.frozen import frozen
-from mpprof.model.quantities import format_count, format_ns, format_ratio
-from mpprof.model.run import RunFacts
 from mpprof.model.steps import StepSummary, StepTable
 
 CODE, SLUG, TITLE = "MP901", "warm-up", "Warm-up is part of the measurement"

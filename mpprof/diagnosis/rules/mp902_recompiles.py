@@ -30,11 +30,8 @@ from dataclasses import replace
 
 from mpprof.analysis.steps import spent, validity
 from mpprof.analysis.steps.statistics import epochs_of_one_call
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, Scale, Unable, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.shared import of_the_run
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_count, format_ns, format_ratio
 
 CODE, SLUG, TITLE = "MP902", "recompiles", "The step is compiled again and again"
 ABOUT = "recompiles"

@@ -22,11 +22,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import INVALID, Clear, Found, NotApplicable, Outcome, Unable, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.profiled_steps import recorded_ns, timed_launches
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ns
 
 CODE, SLUG, TITLE = "MP903", "async-clock", "The clock timed the launch, not the step"
 ABOUT = "step times without the device's work"

@@ -20,10 +20,8 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, known, need
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies import conditions
-from mpprof.diagnosis.signals import Signals
 
 CODE, SLUG, TITLE = "MP904", "steps-per-execution", "One callback covers several steps"
 ABOUT = "several steps timed as one call"

@@ -24,11 +24,9 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence, profiled_steps
-from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, Unable, need
+from mpprof.diagnosis import profiled_steps
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.profiled_steps import timed_launches
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_ns, format_ratio, format_speedup
 
 CODE, SLUG, TITLE = "MP905", "profiler-overhead", "Profiled steps are slower"
 ABOUT = "overhead of the profiler"

@@ -21,10 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, known, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import ComputePrecision
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP906", "unlike-runs", "The runs differ in more than their precision"
 ABOUT = "runs that differ in more than precision"

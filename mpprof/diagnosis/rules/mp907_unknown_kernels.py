@@ -20,11 +20,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.finding import Severity
-from mpprof.model.quantities import format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP907", "unknown-kernels", "Kernels that are not recognised"
 ABOUT = "unknown kernels"

@@ -25,9 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import INVALID, NO_GPU, Clear, Found, Outcome, Unable, need
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.prelude import *
 from mpprof.model.trace import HostKind, Trace
 
 CODE, SLUG, TITLE = "MP908", "no-device-events", "The trace has no GPU events"

@@ -21,9 +21,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, need
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP909", "dropped-events", "The trace is incomplete"
 ABOUT = "dropped events"

@@ -19,11 +19,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import INVALID, Clear, Found, NotApplicable, Outcome, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_count
-from mpprof.model.run import RunFacts
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP910", "no-window", "No profile window was recorded"
 ABOUT = "a missing profiler window"

@@ -22,10 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.analysis.steps.statistics import epochs_of_one_call
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import INVALID, Clear, Found, Outcome, Unable, known, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.quantities import format_count
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP911", "too-short", "Too few steady steps to say"
 ABOUT = "too few steps"

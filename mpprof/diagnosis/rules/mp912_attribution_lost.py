@@ -24,11 +24,7 @@ import re
 
 import numpy as np
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import Clear, Found, Outcome, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
-from mpprof.model.quantities import format_ratio
+from mpprof.diagnosis.prelude import *
 from mpprof.model.trace import WorkKind
 
 CODE, SLUG, TITLE = "MP912", "attribution-lost", "Graphs hide which op a kernel belongs to"

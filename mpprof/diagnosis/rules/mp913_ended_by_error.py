@@ -20,13 +20,9 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import evidence
-from mpprof.diagnosis.outcomes import ERROR, Clear, Found, NotApplicable, Outcome, Unable
-from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.wording import LONGEST as MOST_OF_A_SENTENCE
 from mpprof.model.memory import OutOfMemory
-from mpprof.model.quantities import format_bytes
-from mpprof.model.run import Ended, Run
 
 CODE, SLUG, TITLE = "MP913", "ended-by-error", "Training ended by an error"
 ABOUT = "trainings that an error ended"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import NotApplicable, known
@@ -11,10 +12,8 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.answer import Remedy
 from mpprof.model.finding import Evidence
 from mpprof.model.frozen import frozen
-from mpprof.model.run import FirstBreak, NumbersLook, Run
+from mpprof.model.run import BROKE, UPDATE, FirstBreak, NumbersLook, Run
 
-CAUSED = ("start", "end", "asked")
-"""Looks that were not made because something had broken: they come after those that were."""
 FOLLOWS = "forward"
 """The kind of a gradient that is not finite because an output before it is not."""
 LOST = "underflow"
@@ -23,9 +22,12 @@ WHAT = {"output": "the output", "gradient": "the gradient", "weight_gradient": "
 
 @frozen
 class Named:
-    """The layer that breaks, for a finding. `words`: a clause that says so; empty: no look shows it."""
+    """The layer that breaks, for a finding. `words`: a clause that says so; empty: no look shows it.
+    `no_scale_helps`: what is lost is so whatever the loss scale."""
 
     words: str = ""
+    tensor: str = ""
+    no_scale_helps: bool = False
     layers: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     first: tuple[Remedy, ...] = ()
@@ -36,30 +38,42 @@ class Named:
 
 
 def what_overflows(run: Run) -> Named:
-    """Return the first output, else the first gradient, that was not finite in a look."""
+    """Return the first output, else the first gradient, that was not finite in a look; of a gradient that
+    follows from the output of a layer, that output."""
     for look in _in_order(run.looks):
         for found in (look.forward, look.backward):
             if found is not None and found.kind not in (LOST, FOLLOWS):
                 return _named(found, look)
+        if look.forward is not None and look.backward is not None and look.backward.kind == FOLLOWS:
+            return _named(look.forward, look)
     return Named()
 
 
 def what_is_lost(run: Run) -> Named:
-    """Return the first gradient that rounds to 0 at the loss scale in use."""
+    """Return the first output, gradient or update that is 0 in a look and is not in float32."""
     for look in _in_order(run.looks):
-        if look.backward is not None and look.backward.kind == LOST:
-            return _named(look.backward, look)
+        for found in (look.forward, look.backward, look.updates):
+            if found is not None and found.kind == LOST:
+                return _named(found, look)
     return Named()
 
 
 def _in_order(looks: Iterable[NumbersLook]) -> list[NumbersLook]:
-    return sorted(looks, key=lambda look: look.trigger in CAUSED)
+    return sorted(looks, key=lambda look: look.trigger not in BROKE)
 
 
 def _named(found: FirstBreak, look: NumbersLook) -> Named:
     what = f"{WHAT.get(found.tensor, 'a tensor')} of {found.layer}"
     if found.kind == "loss scale" and look.high is not None:
         words = f"{what} overflows above a loss scale of {scale_words(look.high)}"
+    elif found.tensor == UPDATE:
+        words = found.reason
+    elif found.kind == LOST and found.tensor == "output":
+        share, _, why = found.reason.partition(" of it ")
+        because = why.partition(": within it ")[2]
+        words = f"{share} of {what} is 0" + (f" because {because} within it" if because else "")
+    elif found.kind == LOST and found.source is not None:
+        words = f"{what} rounds to 0 at every loss scale because the output of {found.source} does"
     elif found.kind == LOST:
         words = f"{what} rounds to 0"
         words += "" if look.now is None else f" at a loss scale of {scale_words(look.now)}"
@@ -72,11 +86,15 @@ def _named(found: FirstBreak, look: NumbersLook) -> Named:
     elif look.banded and look.high is None:
         band = (evidence.text("good loss scales", "none: the gradients are not finite at any"),)
     told = (evidence.text(f"first to break{at}", f"{what}: {found.reason}"), *band)
-    if look.advice is None:
-        return Named(words, (found.layer,), told)
-    said = look.advice.rstrip(".")
+    if found.tensor == UPDATE:
+        told = (evidence.text(f"lost{at}", found.reason),)
+    hopeless = found.kind == LOST and (found.tensor in ("output", UPDATE) or found.source is not None)
+    named = Named(words, found.tensor, hopeless, (found.layer,), told)
+    if found.advice is None:
+        return named
+    said = found.advice.rstrip(".")
     said = said if said.startswith(found.layer) else said[:1].lower() + said[1:]
-    return Named(words, (found.layer,), told, (Remedy(said, look.snippet or ""),))
+    return replace(named, first=(Remedy(said, found.snippet or ""),))
 
 
 # --- Whether a training step of the user's own scales its loss, which the optimizer then un-scales.

@@ -11,7 +11,7 @@ from typing import Any
 from mpprof.analysis.kernels import expected
 from mpprof.analysis.layers import flops, kinds
 from mpprof.analysis.layers.kinds import takes_cudnn
-from mpprof.analysis.memory import states
+from mpprof.analysis.memory import held
 from mpprof.errors import UnableError, UsageError
 from mpprof.forecasts.memory import backward, kept_for_backward
 from mpprof.forecasts.memory.kept_for_backward import Machine
@@ -61,7 +61,7 @@ def forecast(
         raise UsageError("no dtype policy was named", next=f"Name one or more of {', '.join(POLICIES)}")
     batch_size = checked_batch(batch_size)
     machine = machine_of(run, capability)
-    own = states.recorded(run)
+    own = held.recorded(run)
     counted = counted_slots() if own is not None and own.slots is None else None
     left_out = _left_out(facts)
     runs, unknown = [], {}
@@ -113,8 +113,8 @@ def _left_out(facts: RunFacts) -> tuple[str, ...]:
     )
 
 
-def _states(run: Run, model: ModelFacts) -> states.States:
-    found = states.recorded(run)
+def _states(run: Run, model: ModelFacts) -> held.States:
+    found = held.recorded(run)
     if found is None:
         named = f"the model {model.name}" if model.name else "the model"
         raise UnableError(
@@ -124,7 +124,7 @@ def _states(run: Run, model: ModelFacts) -> states.States:
     return found
 
 
-def _graph(model: ModelFacts, machine: Machine, mine: states.States, policy: str) -> kept_for_backward.Graph:
+def _graph(model: ModelFacts, machine: Machine, mine: held.States, policy: str) -> kept_for_backward.Graph:
     """Return what a step keeps for its backward pass. Raises `UnableError` with what is known all the
     same."""
     try:
@@ -151,7 +151,7 @@ def checked_batch(size: Any) -> int:
     return found
 
 
-def _known(mine: states.States, policy: str) -> str:
+def _known(mine: held.States, policy: str) -> str:
     """Return what follows from the parameters alone."""
     slots = "an unknown size" if mine.slots is None else f"{mine.slots:,} bytes"
     return (
@@ -248,7 +248,7 @@ def _under(layer: LayerFacts, compute: str, variable: str) -> LayerFacts:
 
 
 def _policy(
-    mine: states.States,
+    mine: held.States,
     model: ModelFacts,
     policy: str,
     batch: int,

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from mpprof.record.backends.compiles import Compiles, Told
-from mpprof.record.workers import Worker
+
+# Several processes that train one model together.
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Which of several processes this is, 0 the first; `cluster` is the same text in all of them."""
+
+    index: int
+    cluster: str
+
 
 Facts = dict[str, Any]
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpprof.record.backends.base import ALONE, MARKER, Absent, Facts, Reading, Unanswered, counters_of
+from mpprof.record.backends.base import ALONE, MARKER, Absent, Facts, Reading, Unanswered, Worker, counters_of
 from mpprof.record.backends.compiles import Compiles, Counted, Told, tracings
-from mpprof.record.workers import Worker
 
 _NAMES = {"CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy"}  # a class, and what people call it
 

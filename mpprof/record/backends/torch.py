@@ -9,9 +9,13 @@ before. On the CPU an operation has run when its call returns.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import os
+import platform
+import shutil
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +23,6 @@ from typing import Any
 
 import torch
 
-from mpprof.record.backends import torch_settings
 from mpprof.record.backends.base import (
     ALONE,
     Absent,
@@ -29,12 +32,192 @@ from mpprof.record.backends.base import (
     Snapshot,
     Taken,
     Unanswered,
+    Worker,
     counters_of,
     loss_of,
 )
 from mpprof.record.backends.compiles import Compiles, Counted, Told
-from mpprof.record.backends.torch_trace import TorchTrace
-from mpprof.record.workers import Worker
+from mpprof.record.backends.torch_ranges import Ranges
+from mpprof.record.run_with_timeout import with_timeout
+
+# What torch says of itself: versions, the switches that decide how it computes, and its GPUs.
+
+
+def framework() -> Facts:
+    """Return run.json's `framework`. The switches of TF32 stand here one by one: torch has two."""
+    return {
+        "backend_version": torch.__version__,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "cudnn": _cudnn(),
+        "matmul_precision": _ask(torch.get_float32_matmul_precision),
+        "tf32_matmul": _tf32_in_products(),
+        "tf32_cudnn": _tf32_in_cudnn(),
+        "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
+        "cudnn_deterministic": bool(torch.backends.cudnn.deterministic),
+        "autocast": _autocast(),
+    }
+
+
+def settings() -> Facts:
+    """Return `tf32_enabled`, `deterministic_ops`, `graph_rewrite`."""
+    return {
+        "tf32_enabled": _tf32(),
+        "deterministic_ops": bool(torch.are_deterministic_algorithms_enabled()),
+        "graph_rewrite": False,
+    }
+
+
+def gpu(properties: Any) -> Facts:
+    """Return an entry of run.json's `devices`."""
+    facts: Facts = {
+        "kind": "gpu",
+        "name": properties.name,
+        "memory_bytes": properties.total_memory,
+        "sm_count": properties.multi_processor_count,
+    }
+    if torch.version.hip:  # `major` and `minor` are of a gfx number there, no compute capability
+        return {**facts, "vendor": "amd"}
+    return {**facts, "compute_capability": [properties.major, properties.minor]}
+
+
+def _tf32() -> bool | Absent:
+    products, cudnn = _tf32_in_products(), _tf32_in_cudnn()
+    if products is None or cudnn is None:
+        return Absent("this version of torch does not state it")
+    if products == cudnn:
+        return products
+    allowed, other = ("matrix products", "cuDNN") if products else ("cuDNN's convolutions", "matrix products")
+    return Absent(f"torch has two switches: TF32 is allowed for {allowed}, not for {other}")
+
+
+def _tf32_in_products() -> bool | None:
+    if _forbidden():
+        return False
+    backend = torch.backends.cuda.matmul
+    if hasattr(backend, "fp32_precision"):  # since torch 2.9; the older switch raises where this one was used
+        return bool(backend.fp32_precision == "tf32")
+    allowed: bool | None = _ask(lambda: bool(backend.allow_tf32))
+    return allowed
+
+
+def _tf32_in_cudnn() -> bool | None:
+    if _forbidden():
+        return False
+    convolutions: Any = getattr(torch.backends.cudnn, "conv", None)
+    if hasattr(convolutions, "fp32_precision"):
+        return bool(convolutions.fp32_precision == "tf32")
+    allowed: bool | None = _ask(lambda: bool(torch.backends.cudnn.allow_tf32))
+    return allowed
+
+
+def _forbidden() -> bool:
+    """Return whether NVIDIA's variable forbids TF32: NVIDIA's libraries obey it above all that a framework
+    asks for."""
+    return os.environ.get("NVIDIA_TF32_OVERRIDE") == "0"
+
+
+def _cudnn() -> str | None:
+    version = torch.backends.cudnn.version() if torch.cuda.is_available() else None
+    return None if version is None else str(version)
+
+
+def _autocast() -> str | None:
+    """Return which types `torch.autocast` casts to on which device, where the training runs within it."""
+    devices = ("cuda", "cpu")
+    on = [device for device in devices if _ask(lambda device=device: torch.is_autocast_enabled(device))]
+    types = [f"{device} {str(torch.get_autocast_dtype(device)).removeprefix('torch.')}" for device in on]
+    return ", ".join(types) or None
+
+
+def _ask(question: Any) -> Any:
+    """Return the answer; None where this torch has none, or refuses it because two generations of its
+    switches were used side by side."""
+    try:
+        return question()
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+
+
+# The profile window on torch: its own profiler (Kineto), and the scopes that it does not record by itself.
+#
+# Kineto writes every op with its shapes and types, every CUDA call and every kernel, but not which layer an
+# op belongs to: it knows modules only from a tracer of Python frames, which makes a step several times
+# longer. So ranges are set round each forward call (`torch_ranges`); an op of the backward pass belongs where
+# the op does that it is the gradient of. Compiled code runs without them: its layers stay unknown.
+
+OWN_STEP = "ProfilerStep#"
+"""What torch's tools take for a step. In another tool's trace its own steps may have this name."""
+FOREIGN_STEP = "mpprof_step#"
+WRITING_SECONDS = 60.0
+
+
+class TorchTrace:
+    """One profiler session after the other."""
+
+    def __init__(self) -> None:
+        self._profiler: Any = None
+        self._folder = Path()
+        self._ranges = Ranges()
+
+    def start(self, folder: Path) -> None:
+        """Start the profiler. Raises RuntimeError where a profiler runs already: torch would end that one
+        without a message."""
+        if profiler_runs():
+            raise RuntimeError("torch's profiler runs already: only step markers are set, in that trace")
+        profiler = torch.profiler.profile(
+            activities=_activities(),
+            record_shapes=True,
+            profile_memory=torch.cuda.is_available(),  # of the host's memory nothing is judged
+        )
+        self._folder = folder
+        profiler.start()
+        self._profiler = profiler
+        self._ranges.attach()
+
+    def stop(self) -> None:
+        """Stop, and write `<folder>/plugins/profile/<time>/<host>.pt.trace.json.gz`."""
+        self._ranges.detach()
+        profiler, self._profiler = self._profiler, None
+        if profiler is None:
+            raise RuntimeError("mpprof's profiler is not running")
+        profiler.stop()
+        with_timeout(_write, profiler, self._folder, deadline_s=WRITING_SECONDS)
+
+    def marker(self, step: int) -> contextlib.AbstractContextManager[Any]:
+        if not profiler_runs():
+            return contextlib.nullcontext()
+        name = FOREIGN_STEP if self._profiler is None else OWN_STEP
+        marker: contextlib.AbstractContextManager[Any] = torch.profiler.record_function(f"{name}{step}")
+        return marker
+
+
+def profiler_runs() -> bool:
+    """Return whether any profiler of torch is on, whoever started it, in any thread."""
+    from torch.autograd import profiler
+
+    return bool(torch.autograd._profiler_enabled() or getattr(profiler, "_is_profiler_enabled", False))
+
+
+def _activities() -> list[Any]:
+    activity = torch.profiler.ProfilerActivity
+    return [activity.CPU, *([activity.CUDA] if torch.cuda.is_available() else [])]
+
+
+def _write(profiler: Any, folder: Path) -> None:
+    session = folder / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")
+    session.mkdir(parents=True)
+    trace = session / f"{_file_name(platform.node())}.pt.trace.json"
+    # torch would compress by way of the system's temporary directory, which may be smaller than this one.
+    profiler.export_chrome_trace(str(trace))
+    with trace.open("rb") as plain, gzip.open(f"{trace}.gz", "wb", compresslevel=3) as packed:
+        shutil.copyfileobj(plain, packed, 1 << 20)
+    trace.unlink()
+
+
+def _file_name(host: str) -> str:
+    return host.replace(os.sep, "_") or "host"
+
 
 ON_THE_HOST = (
     "torch computes on the CPU within its calls: interval_ns is batch begin to batch begin on the host. "
@@ -59,14 +242,14 @@ class TorchProbe(Unanswered):
         self._trace = TorchTrace()
 
     def framework(self) -> Facts:
-        return torch_settings.framework()
+        return framework()
 
     def settings(self) -> Facts:
-        return torch_settings.settings()
+        return settings()
 
     def devices(self) -> list[Facts]:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        return [torch_settings.gpu(torch.cuda.get_device_properties(k)) for k in range(count)]
+        return [gpu(torch.cuda.get_device_properties(k)) for k in range(count)]
 
     def distribution(self, model: Any) -> Facts:
         if not _distributed():

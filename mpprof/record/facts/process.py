@@ -2,20 +2,93 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import sys
+import sysconfig
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
+import numpy as np
+
+from mpprof.model.limits import MOST_WEIGHTS_NAMED
 from mpprof.record.backends.base import Absent, Facts, Probe
 from mpprof.record.facts import machine
 from mpprof.record.facts.graph_rewrite import LOG_PATH, rewrite_facts
-from mpprof.record.facts.script import script_of
-from mpprof.record.facts.weights import non_finite_weights
 from mpprof.record.keras_compat import KERAS_2, keras_of
 from mpprof.record.recorder import Recorder
 from mpprof.record.run_with_timeout import with_timeout
+
+# Which script trains here.
+
+
+def script_of(main: ModuleType | None = None) -> str | None:
+    """Return the script of this process as a command names it: "src/train.py", "-m package.train"; of one
+    that is not below the working directory its name alone. None where there is none of the user's: in a
+    notebook, an interactive session, or a program that was installed.
+
+    `main`: the module that Python runs; None: this process' own."""
+    main = sys.modules.get("__main__") if main is None else main
+    path: str | None = getattr(main, "__file__", None)
+    spec: ModuleSpec | None = getattr(main, "__spec__", None)
+    if not path or not path.endswith(".py") or _is_installed(path):
+        return None
+    if spec is not None and spec.name != "__main__":
+        return f"-m {spec.name.removesuffix('.__main__')}"
+    if spec is not None:  # a directory, of which Python runs `__main__.py`
+        path = os.path.dirname(path)
+    try:
+        below = os.path.relpath(path)
+    except (OSError, ValueError):  # the working directory is gone, or on another drive
+        below = os.pardir
+    return os.path.basename(path.rstrip(os.sep)) if below.startswith((os.pardir, "-")) else below
+
+
+def _is_installed(path: str) -> bool:
+    path = os.path.realpath(path)
+    folders = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts"))
+    return any(path.startswith(os.path.realpath(each) + os.sep) for each in folders)
+
+
+# Whether a model's weights are still numbers when a training has ended.
+#
+# A fixed loss scale skips no step, and a loss need not show it: a ReLU makes 0 of a weight that is NaN.
+
+
+def non_finite_weights(model: Any) -> list[str] | None:
+    """Return the paths of weights that hold a NaN or an infinity, the first 20 of them; None where `model`
+    has no weights to look at: it is neither Keras' nor a module of PyTorch. Reads every weight once."""
+    torch = sys.modules.get("torch")
+    weights, keras = getattr(model, "weights", None), keras_of(model)
+    if not weights and torch is not None and isinstance(model, torch.nn.Module):
+        named = ((name, weight) for name, weight in model.named_parameters() if weight.is_floating_point())
+        lost = (name for name, weight in named if not bool(torch.isfinite(weight).all()))
+        return list(itertools.islice(lost, MOST_WEIGHTS_NAMED))
+    if not weights or keras is None:
+        return None
+    finite = _finite_in_keras_2 if keras.__name__ == KERAS_2 else _finite
+    floats = [weight for weight in weights if "float" in str(weight.dtype)]
+    found = (str(getattr(weight, "path", weight.name)) for weight in floats if not finite(weight))
+    return list(itertools.islice(found, MOST_WEIGHTS_NAMED))
+
+
+def _finite(weight: Any) -> bool:
+    import keras
+
+    jax = sys.modules.get("jax") if keras.backend.backend() == "jax" else None
+    if jax is not None and jax.default_backend() == "cpu":  # each shape would be compiled for
+        return bool(np.isfinite(np.asarray(weight)).all())
+    return bool(keras.ops.all(keras.ops.isfinite(weight)))
+
+
+def _finite_in_keras_2(weight: Any) -> bool:
+    import tensorflow as tf
+
+    return bool(tf.reduce_all(tf.math.is_finite(weight)))
+
 
 NO_WEIGHTS = "no model was given whose weights could be looked at"
 _LAUNCHED = "mpprof.launch.beginning"

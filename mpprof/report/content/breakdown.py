@@ -73,9 +73,7 @@ def _time_heading(time: Time) -> str:
         window += f"{said},"
     if time.step_range is not None:
         window = f"{window.rstrip(',')}, each a range {words.plain(time.step_range)},"
-    where = words.plain(time.device)
-    if time.basis == "host":
-        where += ", no accelerator: ops on the host's threads"
+    where = words.where(time.device, time.basis)
     if time.unlike is not None:
         return (
             f"A step takes {words.duration(time.step_ns)} (wall, mean); shares are of a profiled step "

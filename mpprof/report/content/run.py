@@ -7,7 +7,7 @@ import re
 from mpprof.diagnosis.rules import mp201_endless_skips
 from mpprof.model.account import BUSY_RATIO, BusyKernel
 from mpprof.model.frozen import frozen
-from mpprof.model.memory import KEPT, Advice, Allocator, MemoryAccount, MemoryItem
+from mpprof.model.memory import KEPT, Advice, MemoryAccount, MemoryItem
 from mpprof.model.quantities import first_of
 from mpprof.model.report import Report
 from mpprof.model.run_time import RunPart
@@ -374,11 +374,6 @@ def _divided(items: list[MemoryItem], by: str) -> str:
     return ", ".join([*parts, f"others {words.size(rest)}"] if rest else parts)
 
 
-def main_allocator(account: MemoryAccount) -> Allocator | None:
-    """Return the allocator whose memory is accounted for."""
-    return next((a for a in account.allocators if a.name == account.allocator), None)
-
-
 def peak(document: Report) -> tuple[int, str] | None:
     """Return the most that was held, and to what it refers: "" for all steps after warm-up, by the
     records; else since the process began, by the allocator's own count in the trace, with that of the
@@ -387,7 +382,7 @@ def peak(document: Report) -> tuple[int, str] | None:
         return recorded, ""
     if (account := document.memory) is None:
         return None
-    mine = main_allocator(account)
+    mine = account.main_allocator
     on_host = " on the host" if mine is not None and mine.where == "host" else ""
     window, life = account.peak_bytes, (mine.lifetime_peak_bytes or 0) if mine else 0
     if life <= window:
@@ -397,7 +392,7 @@ def peak(document: Report) -> tuple[int, str] | None:
 
 def _beside_the_peak(account: MemoryAccount) -> str:
     """Return what the allocator held before the window, where that was more, and what it could hold."""
-    mine = main_allocator(account)
+    mine = account.main_allocator
     if mine is None:
         return ""
     most, said = mine.peak_bytes, " in the window"

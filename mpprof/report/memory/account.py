@@ -17,7 +17,6 @@ from mpprof.report.content import (
     held,
     is_told,
     live_memory_unknown,
-    main_allocator,
 )  # fmt: skip
 from mpprof.report.terminal import Lines, wrapped
 from mpprof.report.text import laid_out
@@ -57,7 +56,7 @@ def comparison(document: Report, baseline: str) -> MemoryComparison:
 
 def _head(document: Report) -> Iterator[Block]:
     memory, unknown = document.memory, live_memory_unknown(document)
-    mine = main_allocator(memory) if memory else None
+    mine = memory.main_allocator if memory else None
     if memory is None or mine is None:
         if memory is not None:
             yield Text(f"Peak {words.size(memory.peak_bytes)}, by the records")

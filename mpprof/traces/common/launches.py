@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.model.arrays import Bool, Int8, Int32, Int64
+from mpprof.model.arrays import Bool, Int8, Int32, Int64, distinct, groups
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import distinct, groups
 from mpprof.model.trace import CopyKind, HostKind, HostTable, KernelTable, WorkKind
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner

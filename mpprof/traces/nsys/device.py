@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.model.arrays import Int64
+from mpprof.model.arrays import Int64, distinct, groups
 from mpprof.model.device import DeviceFacts
-from mpprof.model.grouping import distinct, groups
 from mpprof.model.limits import LONGEST_NS
 from mpprof.model.trace import CopyKind, KernelTable, Stream, TraceDevice, WorkKind
 from mpprof.traces.common import columns

@@ -15,8 +15,7 @@ import numpy as np
 
 from mpprof.errors import UnreadableError
 from mpprof.model import limits
-from mpprof.model.arrays import Bool, Int64
-from mpprof.model.grouping import distinct
+from mpprof.model.arrays import Bool, Int64, distinct
 from mpprof.model.trace import KernelTable, MarkerTable, Trace, TraceDevice, TraceSource, WorkKind
 from mpprof.traces.chrome.kineto import Collected, number_threads
 from mpprof.traces.chrome.kineto_host import Ops, host_table, nest

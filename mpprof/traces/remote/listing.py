@@ -20,7 +20,7 @@ from mpprof.traces import formats, reader_of
 from mpprof.traces.common import file_head
 from mpprof.traces.find import wanted
 from mpprof.traces.nsys import reader
-from mpprof.traces.remote.timeouts import within
+from mpprof.traces.remote.errors import within
 
 SINGLE = (".json", ".json.gz", ".sqlite", ".pb", ".pb.gz", ".zip")
 """Endings of an address that make it one file; any other may be a log directory."""

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpprof.model import limits
-from mpprof.model.arrays import Float64, Int32, Int64
-from mpprof.model.grouping import distinct
+from mpprof.model.arrays import Float64, Int32, Int64, distinct
 from mpprof.model.trace import AllocationTable
 from mpprof.traces.common import columns, walk
 from mpprof.traces.common.columns import Interner

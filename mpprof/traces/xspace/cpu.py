@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpprof.model.arrays import Int32, Int64
-from mpprof.model.grouping import distinct
+from mpprof.model.arrays import Int32, Int64, distinct
 from mpprof.model.trace import CopyKind, HostKind, KernelTable, Op, Stream, WorkKind
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner, constant

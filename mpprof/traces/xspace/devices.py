@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mpprof.model.arrays import Bool, Int8, Int32, Int64
+from mpprof.model.arrays import Bool, Int8, Int32, Int64, groups
 from mpprof.model.device import DeviceFacts
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import groups
 from mpprof.model.trace import XLA_MODULE, CopyKind, KernelTable, Stream, WorkKind
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner, constant

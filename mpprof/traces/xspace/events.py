@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpprof.model.arrays import Int32, Int64
+from mpprof.model.arrays import Int32, Int64, distinct
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import distinct
 from mpprof.model.limits import LONGEST_NS
 from mpprof.traces.common import columns, walk
 from mpprof.traces.common.columns import Interner, constant

@@ -11,9 +11,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mpprof.model.arrays import Int8, Int32, Int64
+from mpprof.model.arrays import Int8, Int32, Int64, distinct, groups
 from mpprof.model.frozen import frozen
-from mpprof.model.grouping import distinct, groups
 from mpprof.model.trace import AllocationTable, HostKind, HostTable, MarkerTable
 from mpprof.traces.common import columns
 from mpprof.traces.common.columns import Interner, constant

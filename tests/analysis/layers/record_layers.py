@@ -116,7 +116,7 @@ def profile_torch(fit: Any, out: Path, flags: frozenset[str]) -> None:
     import torch
 
     if "ranges" in flags:
-        from mpprof.record.backends.torch_trace import TorchTrace
+        from mpprof.record.backends.torch import TorchTrace
 
         window = TorchTrace()
         window.start(out)

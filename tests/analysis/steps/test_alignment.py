@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpprof.analysis.steps.alignment import StepLines, step_lines
+from mpprof.analysis.steps.accounted_steps import StepLines, step_lines
 from mpprof.analysis.steps.boundaries import Periods, periods
 from mpprof.api import workflows
 from mpprof.model.run import Run

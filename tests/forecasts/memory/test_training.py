@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mpprof.analysis.memory import states
+from mpprof.analysis.memory import held
 from mpprof.errors import UnableError, UsageError
 from mpprof.forecasts import targets
 from mpprof.forecasts.memory import backward, kept_for_backward, training
@@ -292,7 +292,7 @@ def test_an_optimizer_keeps_nothing_for_what_is_not_trained() -> None:
     run = chain(*BLOCK)
     assert run.facts.model is not None
     model = replace(run.facts.model, trainable_parameters=580)
-    found = states.recorded(replace(run, facts=replace(run.facts, model=model)))
+    found = held.recorded(replace(run, facts=replace(run.facts, model=model)))
     assert (found.parameters, found.trained, found.slots) == (4 * 1092, 4 * 580, 2 * 4 * 580)
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from mpprof import diagnose
-from mpprof.record.facts.script import script_of
+from mpprof.record.facts.process import script_of
 from tests.paths import SAMPLES
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import mpprof
 from mpprof.model.run import ProfileWindow
-from mpprof.record.profile.tensorboard_window import profile_of
+from mpprof.record.profile.schedule import profile_of
 from mpprof.store import read_records
 from tests.record.on_tensorflow import keras
 from tests.record.test_fit_jax import events_of

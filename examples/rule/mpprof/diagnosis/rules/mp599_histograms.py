@@ -18,11 +18,7 @@ Sources
 
 from __future__ import annotations
 
-from mpprof.diagnosis import attainable, evidence
-from mpprof.diagnosis.outcomes import NAMED, Clear, Found, Outcome, Scale, need
-from mpprof.diagnosis.signals import Signals
-from mpprof.model.account import Cell
-from mpprof.model.quantities import format_ratio
+from mpprof.diagnosis.prelude import *
 
 CODE, SLUG, TITLE = "MP599", "histograms", "Histograms of the weights take a noticeable part of the step"
 ABOUT = "histograms of weights"
