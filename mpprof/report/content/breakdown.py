@@ -29,7 +29,7 @@ NAMED_RATIO = 0.1
 ROOM_FOR_NAMES = 30
 """Columns for the names of what is folded into one row."""
 MARKED_BY_A_LOOP = ("torch", "optimizer")
-"""Sources of steps that are marks of the loop, such as `ProfilerStep#6`: no call of a function lasts so long."""
+"""Sources of steps that are marks of the loop, such as `ProfilerStep#6`: they hold more than one call."""
 MEANT_TO_BE_HIDDEN = ("comm", "copy")
 """Good where they run beside compute: how long is in their rows."""
 NEVER_FOLDED = ("unknown", "profiling")
