@@ -21,7 +21,8 @@ from mpprof.report.content.speedup_lines import difference_of
 
 LIMITED_BY_WORK = ", limited by the device's work"
 MOSTLY_WORK = 0.8
-"""A step of which the device works less than this is limited by something else, too."""
+"""A step of which the device works less than this is limited by something else, too. What remedies free may
+all have been work: only what is left without it counts."""
 SURFACING_RATIO = 0.05
 """From a twentieth of the step after all remedies on, what surfaces in it stands beside its bar."""
 HIDDEN_RATIO = 0.001
@@ -128,7 +129,8 @@ def plan(document: Report) -> list[str]:
     elif len(paying) > 1:
         # A single step's range reaches from no gain to all of it: nothing says what limits it.
         time = None if one_step(document) else document.time
-        works = time is not None and time.device_ns >= MOSTLY_WORK * found.best_step_ns
+        freed_ns = now - found.best_step_ns
+        works = time is not None and time.device_ns - freed_ns >= MOSTLY_WORK * found.best_step_ns
         lines.append(f"after all remedies {best}{LIMITED_BY_WORK if works else ''}")
     if surfacing := found.surfacing:
         shown = ", ".join(f"{each.code} ({words.duration(each.gain_ns)})" for each in surfacing[:3])
