@@ -89,7 +89,7 @@ def test_where_no_update_was_made_the_scale_has_not_settled(steps) -> None:
     assert "none needed" not in got.remedy
     advice = "The gradients overflow even unscaled: divide the loss by 2^5."
     broken = FirstBreak(
-        "price", "gradient", "it overflows at a loss scale of 2^15", "loss scale", advice, "loss / 32"
+        "price", "gradient", "it overflows at a loss scale of 2^15", "loss scale", None, advice, "loss / 32"
     )
     look = NumbersLook("skipped", 1, None, broken, now=2.0**15, low=2.0**-24, high=2.0**-5, banded=True)
     looked = replace(case, run=replace(case.run, looks=(look,)))
