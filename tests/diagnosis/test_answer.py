@@ -163,7 +163,7 @@ SAMPLE_ANSWERS = [
     ("v100-input-bound-mixed-float16", "v100-input-bound-float32", "1.02x", "The GPU waits for data 25.5 of each 48.0 ms step."),
     ("v100-float32-island", "v100-convnet-float32", "1.14x", "`conv2d_2` and `conv2d_3` compute in float32, which costs 15.0 of each 37.6 ms step."),
     ("recorded-h100-transformer-mixed-float16", "recorded-h100-transformer-float32", "1.21x",
-     "The vocabulary, 33,709, is not a multiple of 8: 2.38 of each 8.79 ms step go to slow matrix work and reductions."),
+     "The vocabulary, 33,709, is not a multiple of 8: 2.38 of each 8.79 ms step are lost to slow matrix work and reductions."),
     ("a100-launch-bound-mixed-float16", "a100-launch-bound-float32", "0.74x", "The host launches too slowly: the GPU idles 1.31 of each 1.93 ms step."),
     ("v100-convnet-mixed-float16", "v100-convnet-float32", "1.89x", "Mixed precision pays: 42.8 to 22.6 ms a step, about all that precision alone can give."),
     ("v100-loss-scale-thrash", None, "", "50 of 160 updates were skipped and the loss scale fell to 2^-35: the gradients overflow by themselves."),
