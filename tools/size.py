@@ -28,7 +28,7 @@ STATEMENTS = {
     "mpprof/forecasts": 2_470,
     "mpprof/launch": 940,
     "mpprof/model": 2_870,
-    "mpprof/numbers": 1_920,
+    "mpprof/numbers": 1_935,
     "mpprof/record": 6_150,
     "mpprof/report": 4_070,
     "mpprof/runs": 450,

@@ -184,6 +184,15 @@ LOSS_SCALING = (
         'scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10)',
     ),
     Row("MP204", WITHOUT_KERAS - TORCH, "none needed; a lower first loss scale avoids them"),
+    Row(
+        "MP204", KERAS, "start with a lower initial_scale of the LossScaleOptimizer, or train longer",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.{inner}(1e-3), initial_scale=2.0**10)", "unsettled",
+    ),
+    Row(
+        "MP204", TORCH, "start with a lower init_scale of the GradScaler, or train longer",
+        'scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10)', "unsettled",
+    ),
+    Row("MP204", WITHOUT_KERAS - TORCH, "start with a lower loss scale, or train longer", case="unsettled"),
     Row("MP205", ANY, "none needed"),
     Row(
         "MP205", KERAS, "let the scale grow less often: dynamic_growth_steps=2000 in the LossScaleOptimizer",
