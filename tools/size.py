@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_730,
     "mpprof/api": 1_520,
     "mpprof/cli": 2_350,
-    "mpprof/diagnosis": 7_680,
+    "mpprof/diagnosis": 7_690,
     "mpprof/forecasts": 2_470,
     "mpprof/launch": 940,
     "mpprof/model": 2_870,
