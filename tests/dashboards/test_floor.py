@@ -11,12 +11,15 @@ from mpprof_dashboards.drawings import flow
 from mpprof_dashboards.pages import why
 
 from mpprof.analysis.breakdown.roofline import model_flops
+from mpprof.api import workflows
 from mpprof.diagnosis.answer import compose
 from mpprof.model.run import Ended
 from mpprof.report import brief, markdown, text
 from mpprof.report.json import report
 from tests import samples
 from tests.dashboards.test_compare_page import texts
+from tests.paths import SHARED
+from tests.traces.conftest import needs_shared
 
 PAIRS = [
     ("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"),
@@ -81,6 +84,34 @@ def test_a_step_without_a_change_says_so() -> None:
     said = samples.diagnosed("gtx1080ti-mixed-float16", "gtx1080ti-float32").answer.floor
     assert said.startswith("float32 takes 63.1 ms, as measured; this run's 67.4 ms: ")
     assert "of the card's float32 rate" in said
+
+
+def test_a_part_without_a_reason_says_that_none_is_known() -> None:
+    assert "µs of casts (why is not known)" in samples.diagnosed("h100-mixed-bfloat16").answer.floor
+    said = samples.diagnosed("recorded-h200-transformer-float32").answer
+    assert (
+        "of the Tensor Cores' rate (why is not known), 7.09 ms of elementwise work in float32" in said.floor
+    )
+    assert said.because[1] == "The GPU idles until its queue fills: 4.6 of each 35.9 ms step."
+
+
+def test_what_fused_norms_leave_is_in_16_bits() -> None:
+    assert samples.diagnosed(*PAIRS[1]).answer.floor.endswith("4.05 ms of normalisation in 16 bits by then.")
+
+
+@needs_shared()
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tpu-v6e-jax/inference.xplane.pb", "737 ms of copies longer than the work that could hide them"),
+        (
+            "rtx2080ti-torch/resnet_training.json.gz",
+            "27.4 ms of what matrix work needs beside it and other work",
+        ),
+    ],
+)
+def test_a_trace_alone_says_why_its_parts_stay(name: str, said: str) -> None:
+    assert said in workflows.diagnose(workflows.load(SHARED / name), None).answer.floor
 
 
 def test_memory_that_no_record_shows_is_why_no_more_fits() -> None:

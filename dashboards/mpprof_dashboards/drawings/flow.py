@@ -237,9 +237,9 @@ def _in_16_bits(document: Report, step: float) -> list[Bar]:
         Bar(
             f"attainable-{end}", words.IN_16_BITS, words.ESTIMATED,
             (Segment(f"attainable-{end}", "plain", words.WHOLE_STEP, step / times),),
-            words.about(words.speedup(times)), computed=True,
+            f"{said} {words.about(words.speedup(times))}", computed=True,
         )
-        for end, times in (("low", could.low), ("high", could.high))
+        for end, said, times in (("low", "from", could.low), ("high", "up to", could.high))
     ]  # fmt: skip
 
 

@@ -26,6 +26,9 @@ MOST_PARTS, LEAST_RATIO, ENOUGH_RATIO = 3, 0.1, 0.75
 """So many parts are named, of a tenth of the step or more each, until they are three quarters of it."""
 STATED_RATIO = 0.8
 """A rate is said of a class where shapes state the work of so much of its time."""
+GOOD_RATE = 0.5
+"""A lower rate is no reason in itself: what keeps the work at it is not known."""
+IN_FLOAT32, NOT_KNOWN = "in float32", "(why is not known)"
 CHANGED_RATIO = 0.02
 """A change that gains so much of a class may change what the class moves: then it has no rate."""
 
@@ -172,6 +175,8 @@ def _said(view: View, account: Account, part: _Part, done: Sequence[Finding]) ->
     many = " and other work" if part.kind == "rest" and len(part.classes) > 1 else ""
     why = _why(view, account, part, done)
     name = "idling" if part.kind == "idle_other" else CLASS_WORDS[part.classes[0]]
+    if part.kind == "rest" and part.classes[0] == "matmul":
+        name = "what matrix work needs beside it"
     return f"{format_ns(part.ns)} of {name}{many}{f' {why}' if why else ''}"
 
 
@@ -184,21 +189,23 @@ def _why(view: View, account: Account, part: _Part, done: Sequence[Finding]) -> 
     ]
     if part.kind == "matmul":
         cells = [cell for cell in cells if not part.off or cell.placement in OFF_UNITS]
+    if part.kind == "rest":
+        cells = [cell for cell in cells if cell.category != "matmul" or cell.placement == "not_matmul"]
     if part.kind == "open":
         return "that nothing places"
     gained = sum(each.excess_ns for found in done for each in found.claimed if each.category in part.classes)
     changed = gained >= CHANGED_RATIO * part.ns
-    if (main == "matmul" or not changed) and (rate := _rate(view, part, cells)):
+    if (part.kind == "matmul" or not changed) and (rate := _rate(view, part, cells)):
         return rate
-    if main == "matmul" and not part.off:
+    if part.kind == "matmul" and not part.off:
         return f"on {view.units} already"
-    if main == "matmul":
+    if part.kind == "matmul":
         off = f"off the {view.units}, in {'16 bits' if view.signals.half else 'float32'}"
         return "on a card without Tensor Cores" if view.without_units else off
     calls, busy = sum(cell.calls_per_step for cell in cells), sum(cell.busy_ns_per_step for cell in cells)
     if calls and busy / calls < LAUNCH_BOUND_NS:
         return "in kernels too short to gain"
-    return "that the changes leave" if changed else _in_type(view, cells, busy)
+    return (_changed(account, part, cells, busy) if changed else _in_type(cells, busy)) or NOT_KNOWN
 
 
 _WAITS: dict[Class, str] = {
@@ -207,14 +214,22 @@ _WAITS: dict[Class, str] = {
 }  # fmt: skip
 
 
-def _in_type(view: View, cells: Sequence[Cell], busy: float) -> str:
-    """Return the type that most of the work is in, of a run in 16 bits."""
-    if not view.signals.half:
-        return ""
+def _changed(account: Account, part: _Part, cells: Sequence[Cell], busy: float) -> str:
+    """Return why what a change shortens keeps its rest: no more work is there to hide copies behind, and half
+    the time of float32 is what half the bytes take."""
+    if part.kind == "copy":
+        work = sum(cell.busy_ns_per_step for cell in account.main.cells) - busy
+        return "longer than the work that could hide them" if part.ns > work else ""
+    halved = abs(part.ns - 0.5 * busy) < CHANGED_RATIO * busy
+    return "in 16 bits by then" if halved and _in_type(cells, busy) == IN_FLOAT32 else ""
+
+
+def _in_type(cells: Sequence[Cell], busy: float) -> str:
+    """Return the type that most of the work is in."""
     wide = sum(cell.busy_ns_per_step for cell in cells if cell.precision in ("fp32", "tf32"))
     narrow = sum(cell.busy_ns_per_step for cell in cells if cell.precision in NARROW)
     if wide >= 0.5 * busy:
-        return "in float32"
+        return IN_FLOAT32
     return "in 16 bits already" if narrow >= 0.5 * busy else ""
 
 
@@ -253,7 +268,7 @@ def _rate(view: View, part: _Part, cells: Sequence[Cell]) -> str:
         if not part.off
         else "the card's float32 rate"
     )
-    return f"at {format_ratio(ratio)} of {of}"
+    return f"at {format_ratio(ratio)} of {of}{'' if ratio >= GOOD_RATE else f' {NOT_KNOWN}'}"
 
 
 def _unexplained(view: View, after: float) -> str:

@@ -145,6 +145,7 @@ LOSS_SCALING = (
     ),
     Row("MP202", TORCH, "torch.amp.GradScaler with its dynamic scale", 'scaler = torch.amp.GradScaler("cuda")'),
     Row("MP202", WITHOUT_KERAS - TORCH, "a dynamic loss scale, or a fixed one of 1024"),
+    Row("MP202", ANY, "compute that layer in float32 or bfloat16", case="lost"),
     Row(
         "MP203", KERAS_3, "check that your training step calls optimizer.scale_loss(loss) before it takes gradients",
         "scaled = optimizer.scale_loss(loss)", when=(its.may_be_unscaled,),
