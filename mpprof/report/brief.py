@@ -376,7 +376,7 @@ def _what_to_change(out: Lines, document: Report, most: int) -> None:
     codes = [code for code in content.to_change(document) if not _is_first(document, code)]
     entries = [(f"{code}{', in 16 bits' if stays else ''}: ", code) for code in codes]
     if gain and (how := gain.how_to_switch) and how[0].text != answer.do:
-        entries.insert(MOST_REMEDIES - 2, (f"Mixed precision: {how[0].text}", ""))
+        entries.insert(max(0, most - 2), (f"Mixed precision: {how[0].text}", ""))
     if answer.do:
         entries.insert(0, (_first(document), ""))
     numbered(out, entries[:most], document.findings)

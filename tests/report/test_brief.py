@@ -251,7 +251,7 @@ def test_of_a_float32_run_it_is_said_that_tf32_is_on_and_how_to_switch_mixed_pre
     )
     assert re.search(r"1\. MP310: .* 2\. Mixed precision: \S+\(\"mixed_float16\"\)", tf32)
     sure = said_of(capsys, "v100-input-bound-float32")  # 1.40x at least
-    assert re.search(r"1\. MP301: .* 2\. MP310: .* 3\. Mixed precision: ", sure)
+    assert re.search(r"1\. MP301: .* 2\. Mixed precision: ", sure)  # two have room
     assert "Mixed precision: " not in said_of(capsys, "a100-launch-bound-float32")  # 1.00x
     assert "Mixed precision: " not in said_of(capsys, "gtx1080ti-float32")
 
