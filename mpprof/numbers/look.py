@@ -47,7 +47,7 @@ def numerics(
 
     Raises:
         UsageError: `model` is something other than a Keras 3 model, or is not built; the batch is empty,
-            holds a label that is no class, or does not go through the model.
+            holds a label beyond the classes, or does not go through the model.
         UnableError: the look would change the training, or the model trains on several devices.
     """
     return look_at(model, [(x, y, sample_weight)], loss=loss, loss_scale=loss_scale)[0]

@@ -49,7 +49,7 @@ class Journal:
         return done
 
     def give_up(self) -> None:
-        """Free the folder for another ladder where this one cannot go on and has left no run."""
+        """Leave the folder to another ladder where this one cannot go on and has left no run."""
         if not find_runs(self.path.parent):
             self.path.replace(self.path.with_name(GIVEN_UP))
 
