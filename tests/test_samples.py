@@ -54,6 +54,8 @@ def test_no_share_is_above_the_whole(name: str, baseline: str | None) -> None:
     assert sum(max(0.0, part["ratio"]) for part in time["slices"]) == pytest.approx(1.0)
     assert all(part["ratio"] <= 1 for part in time["slices"])
     assert all((part["ratio"] < 0) == (part["ns_per_step"] < 0) for part in time["slices"])
+    costs = [found["cost_ns_per_step"] or 0.0 for found in document["findings"]]
+    assert sum(costs) <= time["step_ns"] * 1.001
     percent = [float(said) for said in re.findall(r"([\d.]+) %", " ".join(document["explanation"]))]
     assert all(value <= 100 for value in percent), document["explanation"]
 

@@ -233,12 +233,6 @@ WAITS = (
     "idle_input", "idle_launch", "idle_sync", "idle_compile", "idle_other", "idle_between_steps",
     "idle_stall",
 )  # fmt: skip
-FLOW_KINDS: dict[str, str] = {
-    "norm": "norm", "reduce": "reduce", "elementwise": "elementwise", "gather_scatter": "elementwise",
-    "cast": "cast", "layout": "cast", "optimizer": "rest", "loss_scale": "rest", "other": "rest",
-    "comm": "copy", "copy": "copy", "unknown": "unknown", "profiling": "unknown",
-} | dict.fromkeys(WAITS, "wait")  # fmt: skip
-"""Of all other classes of the account."""
 FLOW_BAND_OF: dict[str, str] = {"unit": "matmul", "off": "matmul", "open": "matmul"}
 FLOW_BANDS = ("matmul", *[kind for kind in FLOW_COLOURS if kind not in (*FLOW_BAND_OF, "plain", "skip")])
 """What one band joins: all matrix work, all waiting, and each other kind."""

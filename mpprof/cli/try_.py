@@ -106,11 +106,16 @@ class Try:
                     journal.add,
                     grown=lambda tried: text.write(tried, asked.logdir),
                 )
+        except UnableError:
+            journal.give_up()
+            raise
         except trying.Interrupted as stopped:
             tried, code = stopped.tried, _code_of(stopped)
             output.note(args, f"interrupted: this was measured until then. To go on: {again}")
-        if tried.dropped and code == 0:
+        if tried.unfinished:
             output.note(args, f"the time is over. To go on, for as long as --minutes says: {again}")
+        elif args.remedies and code == 0 and not (tried.outcomes or tried.by_hand):
+            output.note(args, "the diagnosis of the first training has no remedy to try")
         output.write(_written(tried, args), args.output, force=args.force)
         measured = any(row.step_ns is not None for row in tried.rows)
         return code if code or measured else UnableError.exit_code
@@ -170,11 +175,13 @@ def _asked(args: argparse.Namespace) -> Asked:
 def _logdir(args: argparse.Namespace, stem: str) -> Path:
     """Return the absolute directory: the one that is named; the newest of this script's own where it is to go
     on; else a new one."""
+    from mpprof.trial.journal import given_up
+
     if args.logdir is not None:
         return Path(os.path.abspath(args.logdir))
     own, number = Path(os.path.abspath(LOGS)) / f"{stem}-try", 1
     places = [own]
-    while places[-1].exists():
+    while places[-1].exists() and not given_up(places[-1]):
         number += 1
         places.append(own.with_name(f"{own.name}-{number}"))
     return places[-2] if args.resume and len(places) > 1 else places[-1]

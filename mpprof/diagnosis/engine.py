@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -125,6 +126,7 @@ def _judgement(
         for code, outcome in found.items()
         if code not in displaced
     }
+    weighed = _within_the_step(weighed, case.account.step_ns if case.account else signals.mean_step_ns)
     plan = _plan(weighed.values(), signals)
     if plan is not None:
         plan = replace(plan, surfacing=_surfacing([by_code[code] for code in clear], granted, plan, signals))
@@ -237,6 +239,22 @@ def _weighed(
     of_work = [claim for claim in claims if signals.cells[claim.cell].category not in NO_WORK]
     work_ns = cost_ns(of_work, signals.cells) * signals.undistorted
     return _Weighed(rule, claims, severity, cost, stated, explained, not normal, ceiling, host, work_ns)
+
+
+def _within_the_step(weighed: dict[str, _Weighed], step_ns: float | None) -> dict[str, _Weighed]:
+    """Return them with costs that are no more than the step together. What a finding has by the records alone
+    may be another's time, too: it is left what no other has, and first of all one that says of all time that
+    it grew (MP8). Of skipped updates (MP2) the time was spent, on whatever it was."""
+    costs = {code: each for code, each in weighed.items() if each.stated_ns and not each.ceiling}
+    bare = [code for code, each in costs.items() if not each.claims and not code.startswith("MP2")]
+    left_ns = (step_ns or math.inf) - sum(each.stated_ns or 0.0 for each in costs.values() if each.claims)
+    found = dict(weighed)
+    for code in sorted(bare, key=lambda code: (code.startswith("MP8"), ledger.order(code))):
+        own_ns = min(costs[code].stated_ns or 0.0, max(0.0, left_ns))
+        left_ns -= own_ns
+        if own_ns != costs[code].stated_ns:
+            found[code] = replace(costs[code], cost_ns=own_ns or None, stated_ns=own_ns or None)
+    return found
 
 
 def _plan(weighed: Iterable[_Weighed], signals: Signals) -> noun.WhatIf | None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from mpprof.analysis.arrays.quantiles import median
 from mpprof.diagnosis.outcomes import known
-from mpprof.diagnosis.signals import DISTORTED_RATIO, Signals
+from mpprof.diagnosis.signals import Signals
 from mpprof.model.account import IDLE_CLASSES
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ns
@@ -92,7 +92,7 @@ def unlike(signals: Signals) -> str | None:
         launching = signals.time(signals.of("idle_launch")) >= MOSTLY * added_ns(signals)
         where = ", most of all between launches" if why == "profiler" and launching else ""
         return f"the window is not representative: profiled steps {lengths}; {_WHY[why]}{where}"
-    if account.window_ns * DISTORTED_RATIO < usual_ns:
+    if signals.untraced_ns:
         longer = "it does not show what makes the others longer"
         return f"the window is not representative: profiled steps {lengths}; {longer}"
     return None

@@ -648,6 +648,16 @@ class Signals:
         return bool(account and usual_ns and account.window_ns > DISTORTED_RATIO * usual_ns)
 
     @property
+    def untraced_ns(self) -> float:
+        """What unprofiled steps take above the profiled ones, which then do not show what makes the others
+        longer; 0 where the profiled ones are about as long."""
+        account = self.case.account
+        usual_ns = account.unprofiled_ns if account else None
+        if account is None or not usual_ns or account.window_ns * DISTORTED_RATIO >= usual_ns:
+            return 0.0
+        return usual_ns - account.window_ns
+
+    @property
     def one_step(self) -> bool:
         """The trace holds a single step, which may not be representative."""
         account = self.case.account

@@ -31,6 +31,13 @@ TraceBasis = Literal["device", "host"]
 CLASSES: tuple[Class, ...] = get_args(Class)
 PHASES: tuple[Phase, ...] = get_args(Phase)
 IDLE_CLASSES: tuple[Class, ...] = tuple(c for c in CLASSES if c.startswith("idle_"))
+SHOWN_AS: dict[Class, str] = {
+    "norm": "norm", "reduce": "reduce", "elementwise": "elementwise", "gather_scatter": "elementwise",
+    "cast": "cast", "layout": "cast", "optimizer": "rest", "loss_scale": "rest", "other": "rest",
+    "comm": "copy", "copy": "copy", "unknown": "unknown", "profiling": "unknown",
+    **dict.fromkeys(IDLE_CLASSES, "wait"),
+}  # fmt: skip
+"""What a picture and its sentence show as one, of all classes but matrix work."""
 
 _ROLES: dict[Family, Class] = {
     "norm": "norm", "softmax": "elementwise", "pool": "elementwise", "elementwise": "elementwise",

@@ -139,8 +139,10 @@ def lines(report: AuditReport) -> list[str]:
     for code in dict.fromkeys(note.code for note in report.notes):
         same = [note for note in report.notes if note.code == code]
         said += ["", f"{code} {same[0].slug} ({same[0].severity}): {same[0].title}"]
-        for reason in dict.fromkeys(note.reason for note in same):
-            said += _grouped([note for note in same if note.reason == reason])
+        groups = [[note for note in same if note.reason == reason] for reason in _once(same, "reason")]
+        for group, following in zip(groups, [*groups[1:], []], strict=True):
+            told_below = _once(group, "remedy") == _once(following, "remedy")
+            said += _grouped(group)[: 1 if told_below else None]
     own = bool(report.custom) and "16" in (report.policy or "")
     own = own or bool(report.functions and not report.policies and not report.custom)
     if report.multiplies is False:
@@ -177,11 +179,15 @@ def _is_open(report: AuditReport) -> bool:
     return bool(report.unable or report.custom or report.quantised or report.functions) or unknown
 
 
+def _once(notes: list[AuditNote], key: str) -> list[str]:
+    return list(dict.fromkeys(getattr(note, key) for note in notes))
+
+
 def _grouped(notes: list[AuditNote]) -> list[str]:
     """Return notes that say the same of several layers as one, with the first one's code."""
     names = list(dict.fromkeys(note.layer for note in notes if note.layer))
     where = f"{first_of(names, _NAMED)}: " if names else ""
-    codes = list(dict.fromkeys(note.remedy for note in notes))
+    codes = _once(notes, "remedy")
     said = [f"  {where}{notes[0].reason}", *(f"      {line}" for line in codes[0].splitlines())]
     return said + ([f"      # and so the other {len(names) - 1}"] if len(codes) > 1 else [])
 

@@ -27,6 +27,9 @@ MOST_DIMENSIONS, LARGEST_DIMENSION = 16, 1 << 48
 LARGEST_BLOCK_BYTES, LARGEST_MEMORY_BYTES = 1 << 42, 1 << 52
 """One allocation, and all that a device or a host holds: a million blocks add up to less than 64 bits."""
 
+LOWEST_SCALE_EXPONENT = -24
+"""Of two, of the loss scales that a look tries: a gradient that overflows there is beyond all use."""
+
 LARGEST_NUMBER = 1 << 61
 """Bytes, parameters, steps and other counts."""
 

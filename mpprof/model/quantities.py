@@ -28,7 +28,7 @@ def _special(value: float | None) -> str | None:
     return None
 
 
-def _significant(value: float) -> str:
+def significant(value: float) -> str:
     """Return three significant digits in plain notation: 1234.5 -> "1,234", 12.34 -> "12.3", 5 -> "5.00"."""
     if value == 0:
         return "0"
@@ -46,7 +46,7 @@ def _scaled(value: float | None, units: Sequence[tuple[float, str]], smallest: s
         return special or NOT_KNOWN
     for scale, unit in units:
         if abs(value) >= scale * 0.9995:
-            return f"{_significant(value / scale)} {unit}"
+            return f"{significant(value / scale)} {unit}"
     return f"{value:,.0f} {smallest}"
 
 
@@ -61,8 +61,8 @@ def format_ns(value: float | None) -> str:
     for unit, scale in TIME_UNITS.items():
         # 999.6 µs would round to "1,000 µs": the next unit up takes it.
         if abs(value) >= scale * 0.9995:
-            return f"{_significant(value / scale)} {unit}"
-    return f"{_significant(value)} ns"
+            return f"{significant(value / scale)} {unit}"
+    return f"{significant(value)} ns"
 
 
 def format_after(best_ns: float, now_ns: float, *, one_step: bool) -> str:
@@ -151,7 +151,7 @@ def format_quantity(value: float | int | str | bool | None, unit: str) -> str:
         return format_flops_per_s(value)
     if unit == "bytes/s":
         return format_bytes_per_s(value)
-    words = _special(value) or _significant(float(value))
+    words = _special(value) or significant(float(value))
     return words if unit in ("", "text") else f"{words} {unit}"
 
 

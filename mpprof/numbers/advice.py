@@ -19,6 +19,13 @@ _OTHERS = 4
 """The gradients of another batch, for which a loss scale is to be good, too, may be so many times as large."""
 _SCALED = "loss = optimizer.scale_loss(loss)"
 _CAST_OUTPUTS = 'outputs = keras.ops.cast(outputs, "float32")'
+_WHERE = {
+    "sum": "of each x that is added or multiplied in the sum",
+    "product": "of each x that is multiplied",
+    "variance": "of the x that is squared",
+    "exp": "of the x that exp is given",
+}
+"""By the kind of a break within a layer: what is to be cast."""
 _OF_LOGITS = {
     "sigmoid": "keras.losses.BinaryCrossentropy",
     "softmax": "keras.losses.CategoricalCrossentropy",
@@ -47,7 +54,7 @@ def advice(
     is given float32 as its type."""
     name = found.layer
     layer = layers.get(name)
-    in_float32 = _in_float32(layer, name, by_itself=by_itself)
+    in_float32 = _in_float32(layer, name, within=found.kind if by_itself else None)
     takes_logs = found.kind != "underflow" or "crossentropy" in loss.lower().replace("_", "")
     logits = _logits(layers, found, outputs) if takes_logs else None
     low, high = (None, None) if scale is None else (scale.low, scale.high)
@@ -111,7 +118,7 @@ def advice(
             kinds = {each: layers.get(each) for each in beyond}
             if by_itself or not all(hasattr(kind, "dtype_policy") for kind in kinds.values()):
                 lines = [
-                    _in_float32(kind, each, by_itself=by_itself and each == name)
+                    _in_float32(kind, each, within=found.kind if by_itself and each == name else None)
                     for each, kind in kinds.items()
                 ]
                 snippet = "\n".join(lines)
@@ -207,12 +214,16 @@ def _from(scale: float) -> str:
     return _WRAPPED.format(f", initial_scale={scale!r}")
 
 
-def _in_float32(layer: Any, name: str, *, by_itself: bool = False) -> str:
-    """Return how what breaks is computed in float32: the loss, a function of `keras.ops`, or a layer."""
+def _in_float32(layer: Any, name: str, *, within: str | None = None) -> str:
+    """Return how what breaks is computed in float32: the loss, a function of `keras.ops`, or a layer.
+    `within`: the kind of what breaks in a layer that computes in 16 bits by itself, where a cast of what the
+    layer is given would not last: a layer within it casts back."""
     if layer is None:
         return _CAST_OUTPUTS
-    if by_itself or not hasattr(layer, "dtype_policy"):
-        where = f"in {name}, where x has 16 bits" if by_itself else f"what {name} is given"
+    if within is not None or not hasattr(layer, "dtype_policy"):
+        where = f"what {name} is given"
+        if within is not None:
+            where = f"in {name}, {_WHERE.get(within, 'where x has 16 bits')}"
         return f'x = keras.ops.cast(x, "float32")  # {where}'
     return f'{_constructor(layer)}(..., dtype="float32")  # {name}'
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-LOWEST, HIGHEST = -24, 126
-"""The loss scales that are tried: from 2^-24, where a gradient that overflows is beyond all use, to 2^126,
-above which the scale itself overflows float32."""
+from mpprof.model.limits import LOWEST_SCALE_EXPONENT
+
+LOWEST, HIGHEST = LOWEST_SCALE_EXPONENT, 126
+"""The loss scales that are tried: up to 2^126, above which the scale itself overflows float32."""
 MOST_LOST = 0.01
 """The share of the gradients' elements that may be 0 though they are not in float32."""
 

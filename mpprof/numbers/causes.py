@@ -60,6 +60,7 @@ KINDS = {
 }
 """How the frameworks name the operations of a kind, in lower case; the first that fits."""
 _KINDS = [(kind, re.compile(pattern)) for kind, pattern in KINDS.items()]
+_MULTIPLIES = re.compile(r".*matmul(v\d)?|(add)?mm|(badd)?bmm|linear|einsum|dot(_general)?|.*conv.*")
 _ADDS = re.compile(r"add(v2)?|max(imum)?|clamp(_min)?")
 
 
@@ -100,11 +101,12 @@ def _judged(op: Op, kind: str | None, before: list[str], earlier: Sequence[Op]) 
         )
     match kind:
         case "sum":
-            return _overflows("sum", f"a sum of values up to {figure(most)}")
+            return _overflows("sum", f"a sum of {_summed(op, most)}")
         case "variance":
             return _overflows("variance", f"the square (of a variance or a norm) of {figure(most)}")
         case "exp":
-            return _overflows("exp", f"exp of {figure(most)} (float16 holds up to exp of 11.09)")
+            kind, text = _overflows("exp", f"exp of {figure(most)}")
+            return kind, f"{text}; float16 holds up to exp of 11.09"
         case "product":
             return _overflows("product", f"a product of {figure(most)}")
         case "cast":
@@ -125,6 +127,16 @@ NAMED = {
     "sum": "a sum",
     "product": "a product",
 }
+
+
+def _summed(op: Op, most: float) -> str:
+    """Return what an operation sums up. A product of matrices may overflow where no sum of what it is given
+    does: its factors are named."""
+    name = op.name.lower().strip("_")
+    factors = op.inputs[name in ("addmm", "baddbmm") :][:2]
+    if len(factors) < 2 or not _MULTIPLIES.fullmatch(name):
+        return f"values up to {figure(most)}"
+    return f"values up to {' x '.join(figure(each.largest) for each in factors)}"
 
 
 def _overflows(kind: str, what: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import NOT_KNOWN, format_ratio
-from mpprof.numbers.band import MOST_LOST
+from mpprof.numbers.band import LOWEST, MOST_LOST
 from mpprof.numbers.tallies import HALF
 from mpprof.store.formats import number
 
@@ -93,7 +93,8 @@ def _scale(scale: dict[str, Any]) -> str:
     if low is None:
         ends = f"up to {power(high)} gradients are finite, and more than 1 % of their elements are 0 at each"
         return f"Loss scale {power(now)}; none is good: {ends}."
-    return f"Loss scale {power(now)}; good from {power(low)} to {power(high)}."
+    from_low = f"from {power(low)} to" if low > 2.0**LOWEST else "up to"  # no lower one was tried
+    return f"Loss scale {power(now)}; good {from_low} {power(high)}."
 
 
 @frozen

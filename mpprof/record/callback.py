@@ -25,7 +25,7 @@ from mpprof.record.arguments import (
     checked_sinks,
 )
 from mpprof.record.backends import ASYNCHRONOUS, probe_for
-from mpprof.record.calls import NEVER, Hook
+from mpprof.record.calls import NEVER, Hook, Others
 from mpprof.record.end_of_fit import (
     ANNOUNCE,
     VERDICTS,
@@ -46,8 +46,17 @@ from mpprof.record.run_with_timeout import FAILURES, failures_suppressed, raise_
 from mpprof.record.session import FitSession
 from mpprof.record.sinks import Sink
 from mpprof.record.tensorboard_sink import EventFile
-from mpprof.record.wall_time.hooks import TimedList, list_being_made, time_hooks
-from mpprof.record.wall_time.sums import Spent, Sum
+from mpprof.record.wall_time.hooks import (
+    BATCH_HOOKS,
+    BEGIN,
+    Timed,
+    TimedList,
+    list_being_made,
+    list_that_begins,
+    put_back,
+    time_hooks,
+)
+from mpprof.record.wall_time.sums import Spent
 
 log = logging.getLogger("mpprof")
 
@@ -186,7 +195,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self._audited: Callable[[], Any] = _nothing
         self._judged_steps = 0  # how many there were at the last verdict
         self._begun: tuple[int, int] | None = None  # the first hook of a fit: our clock, Unix time in ns
-        self._spent: Spent | None = None  # of the fit that begins, where the others' hooks are timed
+        self._timed: Timed | None = None  # in the fit that begins
         watch_fits()
 
     @property
@@ -250,16 +259,19 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         if self._session is not None and not self._failed:
             self._session.end(logs, now_ns)
 
-    def _begin_hook(self, session: FitSession, spent: Spent, ended: Sum | None = None) -> Hook:
-        calls, otherwise, failed = session.calls, self._begin_slowly, self._give_up
+    def _batch_hook(self, session: FitSession, spent: Spent, name: str, others: Others = ()) -> Hook | None:
+        """Return a hook of a batch, with those of the others; None where we do nothing there."""
+        calls, failed = session.calls, self._give_up
         if BEGINS_ONLY:
-            return calls.dispatch_hook(spent, session.dispatched_fast, otherwise, failed)
-        return calls.begin_hook(spent, ended, otherwise, failed)
+            dispatched, otherwise = session.dispatched_fast, self._begin_slowly
+            return (
+                calls.dispatch_hook(spent, others, dispatched, otherwise, failed) if name == BEGIN else None
+            )
+        if name == BEGIN:
+            return calls.begin_hook(spent, others, self._begin_slowly, failed)
+        return calls.end_hook(spent, others, self._end_slowly, failed)
 
-    def _end_hook(self, session: FitSession, spent: Spent) -> Hook:
-        return session.calls.end_hook(spent, self._end_slowly, self._give_up)
-
-    # Where the hooks of the others are timed, the markers between them call these, see `wall_time.hooks`.
+    # Where the hooks of the others are timed, what times them calls these, see `wall_time.hooks`.
 
     def _end_steps(self, epoch: int | None = None, logs: Any = None) -> None:
         if self._session is not None:
@@ -282,35 +294,36 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         made = list_being_made(self)
         if made is None:
             self._begun = None  # a list of the user's own: its fit begins later
-        if not isinstance(made, keras.callbacks.CallbackList) or isinstance(made.callbacks, TimedList):
+        else:
+            self._time_hooks_of(made)
+
+    def _time_hooks_of(self, made: Any) -> None:
+        if not isinstance(made, keras.callbacks.CallbackList):
             return
         if self._session is not None and self._session.runs():
             return  # a fit within ours
+        if isinstance(made.callbacks, TimedList):
+            if made.callbacks.ours is not self:
+                return
+            if self._session is not None:
+                self._session.interrupt()  # the training before, whose end was not told
+            put_back(made)
         session, spent = self._session_of_this_process(), Spent(self._settings.clock)
-        on_begin, on_end = "on_train_batch_begin", "on_train_batch_end"
         time_hooks(
             made, self, spent,
             first={
-                **({on_begin: self._begin_hook(session, spent)} if BEGINS_ONLY else {}),
-                **({} if BEGINS_ONLY else {on_end: self._end_hook(session, spent)}),
-                "on_test_begin": lambda event=None, logs=None: self.on_test_begin(logs),
+                "on_test_begin": lambda logs=None: self.on_test_begin(logs),
                 "on_epoch_end": self._end_steps,
                 "on_train_end": self._end_record,
             },
-            own={
-                "on_train_begin": lambda event=None, logs=None: self.on_train_begin(logs),
-                "on_train_end": lambda event=None, logs=None: self.on_train_end(logs),
-            },
             last={
-                "on_epoch_begin": lambda event=None, logs=None: self.on_epoch_begin(event, logs),
-                "on_test_end": lambda event=None, logs=None: self.on_test_end(logs),
+                "on_epoch_begin": lambda epoch, logs=None: self.on_epoch_begin(epoch, logs),
+                "on_test_end": lambda logs=None: self.on_test_end(logs),
                 "on_epoch_end": self._close_epoch,
             },
-            begin=None if BEGINS_ONLY else partial(self._begin_hook, session, spent),
-            failed=self._give_up,
-            left=session.left_by,
+            batch=partial(self._batch_hook, session, spent), failed=self._give_up, left=session.left_by,
         )  # fmt: skip
-        self._spent = spent
+        self._timed = spent, weakref.ref(made)
 
     # Keras 2 (tf_keras) takes this callback, too, and asks it these. Its logs then are plain numbers.
     _supports_tf_logs = False
@@ -365,12 +378,18 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         session = self._session_of_this_process()
         steps = (self.params or {}).get("steps")
         # `self.model` would copy JAX's whole state back; the bare attribute does not.
-        begun, spent, self._begun, self._spent = self._begun, self._spent, None, None
+        begun, self._begun, began_ns = self._begun, None, None
+        if self._timed is None:  # a list of the user's own, which does not time us as this one begins
+            began_ns = self._settings.clock()
+            self._time_hooks_of(list_that_begins(self))
+        timed, self._timed = self._timed, None
         per_epoch = steps if isinstance(steps, int) and steps > 0 else None
-        session.start_fit(self._model, per_epoch, begun, spent)
+        session.start_fit(self._model, per_epoch, begun, timed)
         if self._settings.audit and self._settings.verbose and self._audited() is not self._model:
             self._audited = weakref.ref(self._model)
             tell(audit_lines(self._model, session.batch_size))
+        if began_ns is not None:
+            session.spend_begin(self._settings.clock() - began_ns)
 
     def _session_of_this_process(self) -> FitSession:
         session = self._session
@@ -389,8 +408,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
                 session.signalled = SignalledWish(settings.window_signal, session.profiling.wish)
             spent = Spent(settings.clock)  # of no fit
             self._begin_call, self._end_call = (
-                self._begin_hook(session, spent),
-                self._end_hook(session, spent),
+                self._batch_hook(session, spent, name) or _ignore for name in BATCH_HOOKS
             )
             self._session, self._judged_steps = session, 0
         return session
@@ -469,7 +487,7 @@ class MPProfilerCallback(keras.callbacks.Callback):  # type: ignore[misc]  # ker
         self.__dict__.update(state)
         self._begin_call = self._end_call = _ignore
         self._session, self._failed, self._audited, self._judged_steps = None, False, _nothing, 0
-        self._begun = self._spent = None
+        self._begun = self._timed = None
         self._told = False
         watch_fits()
 

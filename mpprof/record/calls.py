@@ -11,7 +11,7 @@ that can be done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpprof.model.limits import LONG_CALL_NS
@@ -23,6 +23,8 @@ NEVER = -1
 """A step before which no call ends."""
 
 Hook = Callable[..., None]
+Others = Sequence[tuple[Any, Sum | None]]
+"""Callbacks, each with the sum that its hook's time is added to; None: it is not timed."""
 Failed = Callable[[BaseException], None]
 
 
@@ -133,22 +135,33 @@ class CallLog:
     # Each hook is one function that has all at hand: every further one costs, and so does what it looks up.
 
     def begin_hook(
-        self, spent: Spent, ended: Sum | None, otherwise: Callable[[int, int], None], failed: Failed
+        self, spent: Spent, others: Others, otherwise: Callable[[int, int], None], failed: Failed
     ) -> Hook:
-        """Return a hook that does what `begin` does on the fast path, where also the first call begins that
-        ends behind it, and else tells `otherwise` the batch and the time. `ended`: where the hook of another
-        callback ends as the call begins, its sum. `failed` is told of a failure of ours."""
+        """Return a hook that calls those of the other callbacks, and then does what `begin` does on the fast
+        path, where also the first call begins that ends behind it, and else tells `otherwise` the batch and
+        the time. `failed` is told of a failure of ours."""
         clock = spent.clock
 
         def begin(batch: int, logs: Any = None) -> None:
+            now_ns = 0
             try:
                 now_ns = clock()
-                if ended is not None:
-                    took_ns = now_ns - spent.since
-                    ended.calls += 1
-                    ended.ns += took_ns
-                    if took_ns >= LONG_CALL_NS:
-                        spent.stalled(ended, took_ns)
+            except FAILURES as error:  # no failure of ours may stop the user's training
+                raise_if_signalled(error)
+                failed(error)
+            for callback, total in others:
+                callback.on_train_batch_begin(batch, logs=logs)
+                try:
+                    before_ns, spent.since = now_ns, (now_ns := clock())
+                    if total is not None:
+                        total.calls += 1
+                        total.ns += (took_ns := now_ns - before_ns)
+                        if took_ns >= LONG_CALL_NS:
+                            spent.stalled(total, took_ns)
+                except FAILURES as error:  # as above
+                    raise_if_signalled(error)
+                    failed(error)
+            try:
                 if self.step > self.fast_until or self.is_open:
                     otherwise(batch, now_ns)
                     return
@@ -171,20 +184,25 @@ class CallLog:
                     self._put(line)
                 self._gap_ns = now_ns - end_ns
                 self._batch, self._begin_ns, self.is_open = batch, now_ns, True
-            except FAILURES as error:  # no failure of ours may stop the user's training
+            except FAILURES as error:  # as above
                 raise_if_signalled(error)
                 failed(error)
 
         return begin
 
     def end_hook(
-        self, spent: Spent, otherwise: Callable[[dict[str, Any] | None, int], None], failed: Failed
+        self,
+        spent: Spent,
+        others: Others,
+        otherwise: Callable[[dict[str, Any] | None, int], None],
+        failed: Failed,
     ) -> Hook:
         """Return a hook that does what `end` does for a call that began on the fast path, and else tells
-        `otherwise` the logs and the time. The hook of another callback may begin behind it."""
+        `otherwise` the logs and the time, and then calls the hooks of the other callbacks."""
         clock = spent.clock
 
         def end(batch: int, logs: dict[str, Any] | None = None) -> None:
+            now_ns = 0
             try:
                 now_ns = clock()
                 if self.step < self.fast_until and self.is_open:
@@ -192,29 +210,42 @@ class CallLog:
                     self.step += 1
                     if logs and type(loss := logs.get("loss")) is float:
                         self._loss = loss
-                    spent.since = now_ns  # what was done here is too short for a further look at the clock
                 else:
                     otherwise(logs, now_ns)
-                    spent.since = clock()
+                    now_ns = clock()  # what is done above is too short for a further look
             except FAILURES as error:  # as above
                 raise_if_signalled(error)
                 failed(error)
+            for callback, total in others:
+                callback.on_train_batch_end(batch, logs=logs)
+                try:
+                    before_ns, spent.since = now_ns, (now_ns := clock())
+                    if total is not None:
+                        total.calls += 1
+                        total.ns += (took_ns := now_ns - before_ns)
+                        if took_ns >= LONG_CALL_NS:
+                            spent.stalled(total, took_ns)
+                except FAILURES as error:  # as above
+                    raise_if_signalled(error)
+                    failed(error)
 
         return end
 
     def dispatch_hook(
         self,
         spent: Spent,
+        others: Others,
         dispatched: Callable[[PlainLine, int], None],
         otherwise: Callable[[int, int], None],
         failed: Failed,
     ) -> Hook:
         """Return a hook that does on the fast path what `dispatched` does where the device runs behind, and
         hands over the line and the time to `dispatched`; else it tells `otherwise` the batch and the time.
-        The hook of another callback may begin behind it."""
+        Then it calls the hooks of the other callbacks."""
         clock = spent.clock
 
         def begin(batch: int, logs: Any = None) -> None:
+            now_ns = 0
             try:
                 now_ns = clock()
                 if self.step < self.fast_until and self.is_open and batch != self._batch:
@@ -226,10 +257,22 @@ class CallLog:
                     dispatched((step, self.fit, self.epoch, batch_before, t_ns, dispatch_ns), now_ns)
                 else:
                     otherwise(batch, now_ns)
-                spent.since = clock()
+                now_ns = clock()
             except FAILURES as error:  # as above
                 raise_if_signalled(error)
                 failed(error)
+            for callback, total in others:
+                callback.on_train_batch_begin(batch, logs=logs)
+                try:
+                    before_ns, spent.since = now_ns, (now_ns := clock())
+                    if total is not None:
+                        total.calls += 1
+                        total.ns += (took_ns := now_ns - before_ns)
+                        if took_ns >= LONG_CALL_NS:
+                            spent.stalled(total, took_ns)
+                except FAILURES as error:  # as above
+                    raise_if_signalled(error)
+                    failed(error)
 
         return begin
 

@@ -50,7 +50,7 @@ from mpprof.record.recorder import Recorder, warn_once
 from mpprof.record.result import RunResult
 from mpprof.record.run_with_timeout import failures_suppressed
 from mpprof.record.step_line import Line, PlainLine
-from mpprof.record.wall_time.hooks import NOT_TIMED, TIMED_ALREADY, TimedList, put_back
+from mpprof.record.wall_time.hooks import NOT_TIMED, TIMED_ALREADY, Timed, TimedList, put_back
 from mpprof.record.wall_time.input import InputWait, time_input
 from mpprof.record.wall_time.sums import NOTABLE_NS, Spent, Sum
 
@@ -114,6 +114,10 @@ def _no_model() -> None:
     """Return None, because there is no model."""
 
 
+def _no_list() -> None:
+    """Return None, because no list has ours in its place."""
+
+
 def _weakly(thing: Any) -> Callable[[], Any]:
     try:
         return weakref.ref(thing)
@@ -174,7 +178,8 @@ class FitSession:
         self.spent = Spent(recorder.clock)
         self._waited_ns = 0  # for the device, within the hook that runs
         self._spent_ns = 0  # not before this is what was spent written
-        self._hooks_timed = False  # of the other callbacks of this fit; markers then call ours
+        self._hooks_timed = False  # of the other callbacks of this fit
+        self._list: Callable[[], Any] = _no_list  # in which they are
         self._input: InputWait | None = None  # where it is timed
         self._compiles: Compiles | None = None  # while a fit runs
         self._watch: ScaleWatch | None = None  # until the first call has run
@@ -191,10 +196,10 @@ class FitSession:
         model: Any,
         steps_per_epoch: int | None,
         begun: tuple[int, int] | None = None,
-        spent: Spent | None = None,
+        timed: Timed | None = None,
     ) -> None:
         """Begin a fit. `begun`: when its first hook was told, by our clock and in Unix nanoseconds; None:
-        now. `spent`: into which the times of the other callbacks' hooks go; None: they are not timed."""
+        now. `timed`: where the times of the other callbacks' hooks go; None: they are not timed."""
         recorder = self.recorder
         if (self.in_fit and self._told_twice()) or self._leaves_out():
             return
@@ -231,7 +236,8 @@ class FitSession:
         self._ended = None
         begun_ns = self._last_ns = self._clock() if begun is None else begun[0]
         recorder.put({"kind": "fit", "fit": self.calls.fit, "t_ns": begun_ns - recorder.zero_ns})
-        self.spent, self._hooks_timed = spent or Spent(self._clock), spent is not None
+        self.spent, self._list = timed or (Spent(self._clock), _no_list)
+        self._hooks_timed = timed is not None
         self.spent.begin_fit(self.calls.fit, self.calls.step + 1, self._step_now, recorder.put)
         self._own_calls = self.spent.of("callbacks", OURS, "batch")
         self._epoch = self._end_ns = None
@@ -250,6 +256,11 @@ class FitSession:
             self.observer.broke = self._broke
         self._split_wall_time()
         recorder.save()
+
+    def spend_begin(self, took_ns: int) -> None:
+        """Note what we have done as the fit began."""
+        if self._active():
+            self.spent.add(self.spent.of("callbacks", OURS, "train"), took_ns)
 
     def end_of_record(self) -> None:
         """Note that the record of the fit ends here: what callbacks do at the end of training is not in it,
@@ -353,8 +364,7 @@ class FitSession:
         self.in_fit, self._within_ns = False, None
         self.calls.leave_fast_path()
         _IN_FIT.pop(id(self), None)
-        if self._hooks_timed and self._fit is not None:
-            put_back(self._fit())
+        put_back(self._list())
 
     def _leaves_out(self) -> bool:
         """Return whether the fit that begins is one within ours, of the same callback: ours goes on after
@@ -506,9 +516,13 @@ class FitSession:
             line = self._cut_short()
         if logs and type(loss := logs.get("loss")) is float and self.queues:
             self.observer.alarm(Seen(self.calls.step, 0, loss=loss))  # not every step's loss is known
-            if line is not None and not math.isfinite(loss):  # it is what the alarm tells
-                line.loss = loss
+            if not math.isfinite(loss):  # it is what the alarm tells
                 self.recorder.absent.pop("loss", None)
+                if line is not None:
+                    line.loss = loss
+                else:  # as a validation has begun, the last line was written
+                    t_ns = self._clock() - self.recorder.zero_ns
+                    self.recorder.put({"kind": "update", "t_ns": t_ns, "step": self.calls.step, "loss": loss})
         self.observer.ends += 1
         # On every backend the variables now hold the state after the last step.
         if line is not None and (reading := self.observer.read()) is not None:

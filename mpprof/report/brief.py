@@ -76,17 +76,17 @@ def render(
 
     `path` for the commands that are suggested at the end, `again` for the one that shows the rest."""
     last = [*([(again, "all of it")] if again else []), *_one_step_on(document, path)]
-    for most in range(MOST_REMEDIES, 0, -1):
+    for most, floor in ((3, True), (2, True), (3, False), (2, False), (1, False)):
         out = Lines(color=color, width=width, time=document.time)
-        _report(out, document, most)
+        _report(out, document, most, floor=floor)
         commands(out, last)
         if len(out.lines) <= HEIGHT:
             break
     return out.text(ascii_only=ascii_only)
 
 
-def _report(out: Lines, document: Report, most: int) -> None:
-    """Write the report with this many remedies at most."""
+def _report(out: Lines, document: Report, most: int, *, floor: bool) -> None:
+    """Write the report with this many remedies at most, and with why there is no more to gain."""
     out.paragraph(_identity(document, out.width), hang=2, style="dim")
     answer = document.answer
     for said in filter(None, (content.head(answer), answer.sentence)):
@@ -98,6 +98,8 @@ def _report(out: Lines, document: Report, most: int) -> None:
     out.row("")
     taken = sum(1 for line in out.lines if line)
     _chart(out, bars(document, max(LEAST_BARS, MOST_BARS - max(0, taken - 4))))
+    if floor and answer.floor:
+        out.paragraph(f"{words.NO_MORE}{answer.floor}", hang=2)
     _what_to_change(out, document, most)
     blank(out)
     out.paragraph(rest(document, warn(out, _warnings(document)), most))

@@ -75,6 +75,8 @@ def _answer(answer: Answer) -> Iterator[Block]:
         yield Text(" ".join(answer.because))
     if answer.do:
         yield Text(answer.do, label="First: ")
+    if answer.floor:
+        yield Text(answer.floor, label=words.NO_MORE)
 
 
 def _time(document: Report) -> Iterator[Block]:

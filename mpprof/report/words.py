@@ -139,7 +139,7 @@ def quantity(value: Any, unit: str) -> str:
         value = float(value)
     if unit in _RATES and isinstance(value, (int, float)) and math.isfinite(value):
         size, prefix = next(((size, p) for size, p in _PREFIXES if abs(value) >= size), (1.0, ""))
-        return f"{value / size:.3g} {prefix}{_RATES[unit]}"
+        return f"{quantities.significant(value / size)} {prefix}{_RATES[unit]}"
     return plain(quantities.format_quantity(value, unit))
 
 
@@ -291,6 +291,8 @@ WHOLE_STEP, THIS_RUN, PROFILED, MEASURED = (
 )
 COMPUTED, ESTIMATED, IN_16_BITS = "computed", "estimated", "in 16 bits"
 PRECISION_ALONE, AFTER_CHANGE, AFTER_CHANGES = "precision alone", "after the change", "after the changes"
+IN_FLOAT32, ALONE_MEANS = "in float32", "precision alone: the float32 step with only its type changed"
+NO_MORE = "Why no more: "
 HOST_LIMITS, HOST_LIMITED = "as long as the host needs", "computed, host limits"
 WAITS_STAY = "its waits as in float32"
 APPLIED_UPDATE, SKIPPED, PER_STEP = "an applied update", "skipped updates", "per step"

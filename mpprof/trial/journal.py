@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.errors import UnreadableError, UsageError
+from mpprof.store import find_runs
 from mpprof.store.writing import replace_text
 from mpprof.trial.remedies import Advice, ByHand, Promise
 from mpprof.trial.rounds import Trained
 from mpprof.trial.settings import Setting
 
-NAME = "trainings.jsonl"
+NAME, GIVEN_UP = "trainings.jsonl", "given-up.jsonl"
 SCHEMA = "mpprof.trainings/1"
 
 
@@ -47,6 +48,11 @@ class Journal:
         self._write(done)  # without a line that was cut off
         return done
 
+    def give_up(self) -> None:
+        """Free the folder for another ladder where this one cannot go on and has left no run."""
+        if not find_runs(self.path.parent):
+            self.path.replace(self.path.with_name(GIVEN_UP))
+
     def _write(self, done: Sequence[Trained]) -> None:
         lines = [json.dumps(self._asked), *(json.dumps(asdict(each)) for each in done)]
         replace_text(self.path, "".join(f"{line}\n" for line in lines))
@@ -56,6 +62,11 @@ class Journal:
             file.write(json.dumps(asdict(one)) + "\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def given_up(folder: Path) -> bool:
+    """Return whether a folder is left of a ladder without a run: another may begin there."""
+    return (folder / GIVEN_UP).is_file() and not (folder / NAME).exists()
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[Trained]]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from mpprof.model.frozen import frozen
 from mpprof.model.quantities import format_ratio
+from mpprof.report import words
 from mpprof.trial import kept_word, ladder, switches, text
 from mpprof.trial.kept_word import Outcome
 from mpprof.trial.ladder import Plan
@@ -49,9 +50,9 @@ class Row:
 class Tried:
     """The ladder of a script. `keep`: the name of the setting to keep; None: none is recommended.
     `energy_absent`: why no energy is known. `busy`: in how many trainings other work kept the machine busy.
-    `stopped`: it was broken off, with time left. `already`: what was not tried, as the script does so. Where
-    remedies were tried, `outcomes`: what they promised and brought, `by_hand`: those that no switch
-    applies."""
+    `stopped`: it was broken off, with time left. `unfinished`: more time would show more. `already`: what was
+    not tried, as the script does so. Where remedies were tried, `outcomes`: what they promised and brought,
+    `by_hand`: those that no switch applies."""
 
     script: str
     rows: tuple[Row, ...]
@@ -65,6 +66,7 @@ class Tried:
     energy_absent: str | None = None
     busy: int = 0
     stopped: bool = False
+    unfinished: bool = False
     outcomes: tuple[Outcome, ...] = ()
     by_hand: tuple[ByHand, ...] = ()
     already: tuple[str, ...] = ()
@@ -206,7 +208,7 @@ def _finite(counted: Sequence[Trained]) -> bool | None:
 
 def _why_not(last: Trained, counted: Sequence[Trained]) -> str | None:
     if last.error is not None:
-        return f"after {len(counted)} rounds: {last.error}" if counted else last.error
+        return f"after {words.plural(len(counted), 'round')}: {last.error}" if counted else last.error
     if last.did_not_take and last.took is not None:
         return f"did not take: {last.took[0]} of {last.took[1]} layers"
     return None

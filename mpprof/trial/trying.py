@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -141,7 +142,8 @@ def climb(
             say(_progress(plan, history, _left_s(asked, history, begun, clock())))
     except KeyboardInterrupt as error:
         raise Interrupted(replace(conclude(asked.name, plan, history), stopped=True), error) from error
-    return conclude(asked.name, plan, history)
+    left = _next(plan, [each for each in history if not measured.lacked_time(each)], math.inf)
+    return replace(conclude(asked.name, plan, history), unfinished=left is not None)
 
 
 def _left_s(asked: Asked, done: Sequence[Trained], begun_s: float, now_s: float) -> float:

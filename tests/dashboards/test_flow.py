@@ -15,7 +15,7 @@ from mpprof_dashboards import export, theme
 from mpprof_dashboards.drawings import flow, sparks, svg
 from mpprof_dashboards.pages import why
 
-from mpprof.model.account import CLASSES
+from mpprof.model.account import CLASSES, SHOWN_AS
 from mpprof.model.kernels import PLACEMENTS
 from mpprof.report import words
 from mpprof.report.content import time_slices, time_whole
@@ -262,9 +262,9 @@ def test_what_can_touch_in_the_strip_is_told_apart_by_colour_blind_readers() -> 
 
 
 def test_every_class_and_placement_has_a_colour_and_what_is_pale_an_outline() -> None:
-    assert set(theme.FLOW_KINDS) | {"matmul"} == set(CLASSES)
+    assert set(SHOWN_AS) | {"matmul"} == set(CLASSES)
     assert set(theme.FLOW_PLACES) == {*PLACEMENTS, ""}
-    assert {*theme.FLOW_KINDS.values(), *theme.FLOW_PLACES.values()} <= set(theme.FLOW_COLOURS)
+    assert {*SHOWN_AS.values(), *theme.FLOW_PLACES.values()} <= set(theme.FLOW_COLOURS)
     for kind, colour in theme.FLOW_COLOURS.items():
         for ground in ("#FFFFFF", "#191F27"):
             contrast = [_contrast(each, ground) for each in (colour, theme.FLOW_EDGES.get(kind, colour))]

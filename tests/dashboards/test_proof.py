@@ -95,7 +95,7 @@ def test_ordinary_arithmetic_has_the_roof_of_the_type_that_a_dot_computes_in() -
     given = shown.material(source(), name, report(name))
     drawing = proof.roofline(given.dots, given.roofs)
     assert "fp16, ordinary 31.4 TFLOP/s" in drawing
-    assert "11 TFLOP/s of 125 TFLOP/s, 35.0 % of 31.4<" in drawing
+    assert "11.0 TFLOP/s of 125 TFLOP/s, 35.0 % of 31.4<" in drawing
     name = "gtx1080ti-mixed-float16"  # whose fp16 arithmetic is slower than what its dots reached
     given = shown.material(source(), name, report(name))
     assert "fp16, ordinary" not in proof.roofline(given.dots, given.roofs)

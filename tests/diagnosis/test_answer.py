@@ -163,7 +163,7 @@ SAMPLE_ANSWERS = [
     ("v100-input-bound-mixed-float16", "v100-input-bound-float32", "1.02x", "The GPU waits for data 25.5 of each 48.0 ms step."),
     ("v100-float32-island", "v100-convnet-float32", "1.14x", "`conv2d_2` and `conv2d_3` compute in float32, which costs 15.0 of each 37.6 ms step."),
     ("recorded-h100-transformer-mixed-float16", "recorded-h100-transformer-float32", "1.21x",
-     "The vocabulary, 33,709, is not a multiple of 8: 2.38 of each 8.79 ms step go to slow matrix work and reductions."),
+     "The vocabulary, 33,709, is not a multiple of 8: 2.38 of each 8.79 ms step are lost to slow matrix work and reductions."),
     ("a100-launch-bound-mixed-float16", "a100-launch-bound-float32", "0.74x", "The host launches too slowly: the GPU idles 1.31 of each 1.93 ms step."),
     ("v100-convnet-mixed-float16", "v100-convnet-float32", "1.89x", "Mixed precision pays: 42.8 to 22.6 ms a step, about all that precision alone can give."),
     ("v100-loss-scale-thrash", None, "", "50 of 160 updates were skipped and the loss scale fell to 2^-35: the gradients overflow by themselves."),
@@ -297,3 +297,16 @@ def test_where_nothing_leads_on_a_cpu_the_sentence_says_that_the_wait_for_input_
     assert answer is not None
     assert (answer.kind, answer.leads) == ("cpu", "nothing")
     assert answer.sentence.endswith("20.0 ms a step; how much of it waits for input is not known.")
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "said"),
+    [
+        (0, "how much of it waits for input is not known"),
+        (2, "whether it waits over 2.00 ms for input is not known"),
+    ],
+)
+def test_what_the_account_has_of_the_wait_for_input_is_not_called_unknown(waits_ms: int, said: str) -> None:
+    account = c.account(c.cell("idle_input", waits_ms), c.cell("idle_other", 20), trace_basis="host_op")
+    answer = compose(diagnosed(c.case(records=c.facts(device=c.CPU), account=account)))
+    assert (answer.kind, answer.sentence.partition("a step; ")[2]) == ("cpu", f"{said}.")

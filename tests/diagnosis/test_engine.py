@@ -100,6 +100,21 @@ def test_a_displaced_rule_gives_back_what_it_held() -> None:
     assert (unable.code, "MP101" in unable.reason) == ("MP402", True)
 
 
+def test_costs_by_the_records_alone_come_to_no_more_than_what_others_leave_of_the_step() -> None:
+    rules = [
+        rule("MP807", found(cost_ns=80.0 * MS)),  # all steps grew: by whatever else is found, too
+        rule("MP305", found(cost_ns=50.0 * MS)),
+        rule("MP206", found(cost_ns=90.0 * MS)),  # updates thrown away
+        rule("MP301", found(1)),
+    ]
+    judgement = judge(c.case(account=THREE), rules, strict=True)
+    assert {f.code: round(f.cost_ns_per_step / MS, 3) for f in judgement.findings} == {
+        "MP206": 90, "MP301": 30, "MP305": 50, "MP807": 20,
+    }  # fmt: skip
+    whole = judge(c.case(account=THREE), [rules[0], rule("MP305", found(cost_ns=100.0 * MS))], strict=True)
+    assert {f.code: f.cost_ns_per_step for f in whole.findings} == {"MP305": 100 * MS, "MP807": None}
+
+
 def test_what_was_lost_lowers_the_severity() -> None:
     account = c.account(c.cell("cast", 25), c.cell("norm", 6))
     rules = [rule("MP104", found(0), specificity=1), rule("MP503", found(0, 1))]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mpprof.analysis.kernels import device_peaks
+from mpprof.diagnosis import audit as judging
 from mpprof.diagnosis.shared import float8
 from mpprof.diagnosis.signals import Case
 from mpprof.model.device import DeviceFacts
@@ -215,3 +216,14 @@ def test_the_sentence_of_float8_layers_says_where_their_share_is_not_known() -> 
     assert unknown is not None
     assert "a, b (their share of the multiplications is not known); each such layer" in unknown
     assert float8.sentence((dense("c", 4096, 4096, MIXED),)) is None
+
+
+def test_one_remedy_for_several_layers_is_printed_once() -> None:
+    run = of(dense("a", 512, 512), dense("b", 512, 256), dense("c", 512, 256)).run
+    assert run is not None
+    report = judging.audit(run, H100)
+    (remedy,) = {note.remedy for note in report.notes if note.code == "MP414"}
+    first, *_ = remedy.splitlines()
+    text = str(report)
+    assert text.count(first) == 1
+    assert text.index("\n  a: ") < text.index("\n  b, c: ") < text.index(first)

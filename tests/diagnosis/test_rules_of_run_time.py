@@ -185,6 +185,19 @@ def test_a_window_that_profiling_distorted_tells_of_steps_without_stalls(tmp_pat
     assert 15 * MS <= got.cost_ns_per_step <= 16 * MS  # of an unprofiled step, in which stalls are
 
 
+def test_a_window_of_shorter_steps_tells_the_least_of_the_wait_and_clears_nothing(tmp_path: Path) -> None:
+    """A loader works ahead while the profiler starts: profiled steps of 20 ms, the others of 60."""
+    for waited, said in ((4, "warning"), (0, "unable: profiled steps wait for input 0 % of the step, but")):
+        cells = (c.cell("idle_input", waited), c.healthy(20 - waited), c.cell("profiling", 40))
+        account = c.account(*cells, window_ns=20.0 * MS, usual_ns=60.0 * MS, step_ns=60.0 * MS)
+        played = case(Play(), tmp_path / str(waited), account)
+        assert says("MP301", played).startswith(said)
+        if waited:
+            got = finding("MP301", played)
+            assert "waits for data 4.0 to 44.0 of each 60.0 ms step" in got.summary
+            assert (got.confidence, got.gain_ns_per_step) == ("low", None)
+
+
 def test_idle_time_between_steps_of_jax_is_not_cleared_where_the_wait_was_not_recorded(
     tmp_path: Path,
 ) -> None:
@@ -411,11 +424,12 @@ def test_tracings_that_are_only_counted_are_a_cause_of_the_long_steps_beside_the
     assert says("MP902", case(slow, tmp_path / "untold")).startswith("unable")
 
 
+@pytest.mark.parametrize("every", [25, 60])  # in 100 steps three, or a single one
 @pytest.mark.parametrize(("jit", "said"), [(True, "unable"), (False, "clear")])
 def test_where_xla_compiles_that_nothing_was_traced_anew_tells_nothing(
-    jit: bool, said: str, tmp_path: Path
+    jit: bool, said: str, every: int, tmp_path: Path
 ) -> None:
-    stalls = Play(callbacks=(Hook("compiles", batch_end=900, every=25),))
+    stalls = Play(callbacks=(Hook("compiles", batch_end=900, every=every),))
     made = compiled(tmp_path, stalls, "tensorflow tracing", {1: None})
     assert made.run.facts is not None
     fits = tuple(replace(fit, jit_compile=jit) for fit in made.run.facts.fits)

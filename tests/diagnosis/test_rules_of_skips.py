@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from mpprof.diagnosis.leading import leads
 from mpprof.diagnosis.signals import Case
-from mpprof.model.run import Ended, ModelFacts, OptimizerFacts
+from mpprof.model.run import Ended, FirstBreak, ModelFacts, NumbersLook, OptimizerFacts
 from tests.builders import cases as c
 from tests.diagnosis.saying import assert_answer, diagnosed, finding, says
 
@@ -77,6 +78,26 @@ def test_twenty_skips_in_a_row_are_seen_wherever_they_are() -> None:
 def test_a_search_from_far_above_is_the_start() -> None:
     assert told(scaled(f"above {2.0**15}", 240, initial=2.0**40)) == ("clear", "info", "clear")
     assert says("MP203", scaled(f"above {2.0**29}", 240, initial=2.0**40)) == "clear"
+
+
+@pytest.mark.parametrize("steps", [1, 12])
+def test_where_no_update_was_made_the_scale_has_not_settled(steps) -> None:
+    case = scaled("above 0.03125", steps)
+    got = finding("MP204", case)
+    assert got.severity == "warning"
+    assert got.summary == f"{steps} of {steps} updates were skipped, and the loss scale has not settled"
+    assert "none needed" not in got.remedy
+    advice = "The gradients overflow even unscaled: divide the loss by 2^5."
+    broken = FirstBreak(
+        "price", "gradient", "it overflows at a loss scale of 2^15", "loss scale", None, advice, "loss / 32"
+    )
+    look = NumbersLook("skipped", 1, None, broken, now=2.0**15, low=2.0**-24, high=2.0**-5, banded=True)
+    looked = replace(case, run=replace(case.run, looks=(look,)))
+    assert leads(diagnosed(looked)) == ("learning", "MP204")
+    got = finding("MP204", looked)
+    assert "the gradient of price overflows above a loss scale of 2^-5" in got.summary
+    assert got.remedies[0].snippet == "loss / 32"
+    assert {each.name: each.value for each in got.evidence}["good loss scales"] == "up to 2^-5"
 
 
 def test_a_few_late_halvings_are_gradients_that_grow() -> None:

@@ -712,7 +712,7 @@ DEFECTS = (
     Defect(
         "a byte each half second: a fetch without end",
         "mpprof/traces/remote/fetch.py",
-        "if total - before < timeouts.LEAST_BYTES_PER_S * took_s:",
+        "if total - before < errors.LEAST_BYTES_PER_S * took_s:",
         "if False:",
         (f"{_REMOTE}::test_a_file_that_comes_too_slowly_is_given_up",),
     ),

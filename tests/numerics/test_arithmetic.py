@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mpprof.cli import main
-from mpprof.numbers import band
+from mpprof.numbers import band, text
 from mpprof.numbers.causes import Op, Summary, cause, summary
 
 
@@ -72,6 +72,30 @@ def test_the_first_operation_of_finite_values_is_the_cause() -> None:
 def test_an_operation_is_known_by_the_frameworks_names(name: str, kind: str) -> None:
     found = cause([Op(name, (of(70_000, "float32"),), (of(np.inf),))])
     assert found[0] == kind
+
+
+@pytest.mark.parametrize("name", ["dot_general", "BatchMatMulV2", "bmm", "Einsum", "addmm", "convolution"])
+def test_of_a_sum_of_products_both_factors_are_named(name: str) -> None:
+    """64 values of 208 make no sum beyond float16, and 64 products do."""
+    assert 64 * 208 < float(np.finfo(np.float16).max) < 64 * 195 * 208
+    factors = (of(195), of(208))
+    given = (of(3), *factors) if name == "addmm" else (*factors, of(3)) if name == "convolution" else factors
+    assert cause([Op(name, given, (of(np.inf),))]) == ("sum", "a sum of values up to 195 x 208 overflows")
+    assert cause([Op("AddV2", factors, (of(np.inf),))]) == ("sum", "a sum of values up to 208 overflows")
+
+
+def test_what_float16_holds_of_an_exp_is_a_clause_of_its_own() -> None:
+    assert np.exp(11.08) < float(np.finfo(np.float16).max) < np.exp(11.1)
+    found = cause([Op("exp", (of(40.5),), (of(np.inf),))])
+    assert found == ("exp", "exp of 40.5 overflows; float16 holds up to exp of 11.09")
+
+
+@pytest.mark.parametrize(
+    ("low", "said"), [(2.0**-24, "good up to 2^9."), (2.0**-23, "good from 2^-23 to 2^9.")]
+)
+def test_the_lowest_scale_that_was_tried_is_no_lower_end(low: float, said: str) -> None:
+    scale = {"now": 2.0**15, "low": low, "high": 2.0**9}
+    assert f"Loss scale 2^15; {said}" in text.table({**WHOLE, "loss_scale": scale})
 
 
 def test_a_cast_of_what_was_summed_up_in_float32_is_a_sum() -> None:

@@ -276,7 +276,7 @@ def test_an_audit_with_a_batch_tells_what_breaks_at_it() -> None:
     report = mpprof.audit(made.model, batch=(made.x, made.y))
     first = report.notes[0]
     assert (first.code, first.layer, first.severity) == ("MP206", "head", "error")
-    assert first.reason.startswith("a sum of values up to 100 overflows")
+    assert first.reason.startswith("a sum of values up to 100 x 1 overflows")
     assert 'dtype="float32"' in first.remedy
     assert "MP206" not in {note.code for note in mpprof.audit(made.model).notes}
 
@@ -427,7 +427,9 @@ def test_why_nothing_is_known_of_float32_is_said() -> None:
     found = numerics(made.model, made.x, made.y)
     assert [each.finite_in_float32 for each in (found.first_forward, found.first_backward)] == [None, None]
     assert found.first_forward.reason.endswith("; a layer casts to 16 bits by itself")
-    assert found.advice[0].snippet == 'x = keras.ops.cast(x, "float32")  # in squares, where x has 16 bits'
+    assert (
+        found.advice[0].snippet == 'x = keras.ops.cast(x, "float32")  # in squares, of the x that is squared'
+    )
 
 
 def test_a_gradient_that_follows_says_that_it_is_not_finite_in_float32_either() -> None:

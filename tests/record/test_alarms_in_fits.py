@@ -86,8 +86,9 @@ def on_jax(folder: Path) -> None:
     losses(folder / "losses")
     a_train_step_of_ones_own(folder / "own")
     x, y = data(40, bad_steps=(40,))
-    recorded = callback(folder / "last")
-    model().fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[recorded])
+    for name, more in (("last", {}), ("validated", {"validation_data": data(2)})):
+        recorded = callback(folder / name)
+        model().fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[recorded], **more)
 
 
 # --- the loss where no step's is told ----------------------------------------------------------------------
@@ -186,8 +187,11 @@ class TestOnJax:
         assert not read.steps.loss_known.any()
         assert len(read.steps) == 2 * STEPS
 
-    def test_a_loss_that_raises_the_alarm_as_the_epoch_ends_is_on_record(self, folder: Any) -> None:
-        root = folder[1] / "last"
+    @pytest.mark.parametrize("name", ["last", "validated"])
+    def test_a_loss_that_raises_the_alarm_as_the_epoch_ends_is_on_record(
+        self, name: str, folder: Any
+    ) -> None:
+        root = folder[1] / name
         (alarm,) = json.loads((root / "mpprof" / "run.json").read_text())["alarms"]
         assert (alarm["kind"], alarm["step"]) == ("non_finite_loss", 40)
         steps = read_records(root).steps

@@ -39,8 +39,8 @@ class Fast:
         def slow(*told: Any) -> None:
             self.otherwise.append(told)
 
-        self.begin = calls.begin_hook(spent, None, slow, raised)
-        self.end = partial(calls.end_hook(spent, slow, raised), 0)
+        self.begin = calls.begin_hook(spent, (), slow, raised)
+        self.end = partial(calls.end_hook(spent, (), slow, raised), 0)
 
 
 def test_interval_duration_and_gap_of_a_call() -> None:
@@ -300,6 +300,7 @@ def dispatches(events: list[tuple[str, int]], alike: bool) -> tuple[list[dict[st
     told: list[Recorded | None] = []
     begin = calls.dispatch_hook(
         Spent(lambda: now[0]),
+        (),
         lambda line, now_ns: told.append(line),
         lambda batch, now_ns: told.append(calls.dispatched(batch, now_ns)),
         raised,

@@ -247,6 +247,7 @@ def test_two_replicas_count_a_step_once(tmp_path: Path) -> None:
     assert read.facts.fits[0].batch_size == 8
     assert read.steps.step[-1] == 24
     assert total_skipped(read) == 2
+    assert read.facts.fits[0].scale_loss_called is True  # Keras' own step scales it, in a thread for each
 
 
 def test_a_callback_that_stands_in_the_list_twice_records_once(

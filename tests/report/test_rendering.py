@@ -164,6 +164,8 @@ def test_the_steps_time_is_told_from_that_of_the_hosts_call() -> None:
     assert "A step takes 8.05 ms, the call of the training function" in content.time_heading(
         {**one, "call_ns": 8.05e6}
     )
+    by_profiler = content.time_heading({**one, "call_ns": 8.05e6, "step_source": "torch"})
+    assert "A step takes 8.05 ms (in the profiler window" in by_profiler
 
 
 def test_the_allocators_own_peak_stands_beside_the_windows() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import mpprof
 from mpprof.api import workflows
+from mpprof.cli import main
 from mpprof.diagnosis.remedies import choosing
 from mpprof.errors import UsageError
 from mpprof.model.answer import Remedy
@@ -157,6 +158,23 @@ def test_nothing_to_try_is_an_answer_too() -> None:
     tried = climbed(train, by_hand=(PAD,))
     assert train.names == ["the script's own policy"]
     assert "MP402 odd-vocabulary" in text.render(tried)
+
+
+@pytest.mark.parametrize("by_hand", [(), (PAD,)])
+def test_where_the_diagnosis_has_no_remedy_that_is_said(
+    by_hand: tuple[ByHand, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("")
+    train = Known(times(20.0), lambda setting: {"advice": Advice(20e6, (), by_hand)})
+    monkeypatch.setattr(trying, "in_processes", lambda asked: train)
+    assert main(["try", "--remedies", "train.py"]) == 0
+    shown = capsys.readouterr()
+    assert ("has no remedy to try" in shown.err) is (not by_hand)
+    assert ("MP402 odd-vocabulary" in shown.out) is bool(by_hand)
 
 
 def test_a_ladder_that_was_broken_off_knows_what_it_was_advised(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shlex
@@ -102,6 +103,65 @@ def test_the_command_that_goes_on_can_be_copied(
     assert main([command, *again]) == 130
     first, second = given
     assert second == replace(first, resume=True)
+
+
+def test_a_ladder_that_leaves_no_run_keeps_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name that is misspelled, or a script that cannot start: it is mended, and tried again."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("")
+
+    def refused(words: Any, options: Options, output: Path, within_s: float) -> Ended:
+        assert options.trial is not None
+        answer = {"reason": "refused", "refused": "keras has no dtype policy 'mixed_bfloat61'"}
+        Path(options.trial.answer).write_text(json.dumps(answer))
+        return Ended(0, 1.0)
+
+    def interrupted(words: Any, options: Options, output: Path, within_s: float) -> Ended:
+        two_fits(words, options, output, within_s)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "run", refused)
+    for logdir in ([], ["--logdir", "mine"]):
+        for _ in range(2):
+            assert main(["try", *logdir, "--policies", "mixed_bfloat61", "train.py"]) == 2
+            assert "no dtype policy 'mixed_bfloat61'" in capsys.readouterr().err
+    monkeypatch.setattr(training, "run", interrupted)
+    assert main(["try", "train.py"]) == 130
+    assert main(["try", "train.py"]) == 130
+    assert sorted(each.name for each in Path("mpprof-logs").iterdir()) == ["train-try", "train-try-2"]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "error", "goes_on"),
+    [
+        ("1", None, True),  # six trainings, three rounds
+        ("0.4", "60 steady steps were not reached in time", True),
+        ("5", "out of memory", False),
+        ("5", None, False),
+    ],
+)
+def test_the_command_that_goes_on_is_printed_where_more_time_would_show_more(
+    minutes: str,
+    error: str | None,
+    goes_on: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("")
+    train = Known(
+        lambda setting, at: 20.0, lambda setting: {"error": None if setting.policy == "float32" else error}
+    )
+    monkeypatch.setattr(trying, "in_processes", lambda asked: train)
+    monkeypatch.setattr(trying, "climb", functools.partial(trying.climb, clock=lambda: train.now_s))
+    words = ["--minutes", minutes, "--policies", "float32,mixed_float16", "train.py"]
+    assert main(["try", *words]) == 0
+    shown = capsys.readouterr()
+    assert "No time was left for" not in shown.out
+    assert ("To go on, for as long as --minutes says: " in shown.err) is goes_on
 
 
 def test_where_a_training_fails_the_file_with_its_output_is_named(

@@ -9,7 +9,7 @@ On torch the last two want TensorFlow beside it, and the last three, which have 
 its own way of handing those over: measure them apart.
 
 Fits scatter by more than what is to be measured, so at block edges Keras' list is exchanged: what mpprof puts in
-its place for a fit, with the markers that time the others' hooks, or one with another callback, and
+its place for a fit, which times the others' hooks, or one with another callback, and
 every second block has none of them, and each block is held against the bare one before it and the bare one
 after it. Against one at a time: what disturbs a block only ever makes it slower, so against the mean of both,
 with the extremes left out, a callback without cost would seem to save several microseconds a step. An epoch's
@@ -32,7 +32,7 @@ import keras
 import numpy as np
 
 from mpprof.record.backends import ASYNCHRONOUS
-from mpprof.record.wall_time.hooks import marker_class
+from mpprof.record.wall_time.hooks import TimedList
 
 ENDS = keras.backend.backend() not in ASYNCHRONOUS
 """Whether a callback without cost to Keras' own dispatch may have a batch end hook."""
@@ -119,15 +119,15 @@ class Switch(keras.callbacks.Callback):  # type: ignore[misc]
     def switch_between(self, subjects: dict[str, Any]) -> None:
         """Switch in the list that is there."""
         self.order = [name for subject in subjects for name in ("", subject)]
-        self.whole = list(self.list.callbacks)
-        bare = [each for each in self.whole if not any(each is subject for subject in subjects.values())]
-        markers = [each for each in bare if isinstance(each, marker_class())]
-        rest = [each for each in bare if each is not self and each not in markers]
+        self.whole = self.list.callbacks
+        heard = list(getattr(self.whole, "original", self.whole))
+        bare = [each for each in heard if not any(each is subject for subject in subjects.values())]
+        rest = [each for each in bare if each is not self]
         self.lists = {name: [self, subject, *rest] for name, subject in subjects.items()}
         self.lists[""] = [self, *rest]
         if "mpprof" in subjects:
-            assert markers
-            self.lists["mpprof"] = [each for each in self.whole if each in (self, *markers, *rest)]
+            assert isinstance(self.whole, TimedList)
+            self.lists["mpprof"] = self.whole
 
     def now(self) -> str:
         return self.order[self.steps // BLOCK % len(self.order)]

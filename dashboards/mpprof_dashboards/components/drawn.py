@@ -41,6 +41,8 @@ def flow_of(document: Report, base: Time | None, query: str = "") -> html.Sectio
     facts, note = document.facts, "every class on one scale"
     if any(bar.computed for bar in found.bars):
         note += "; hatched: computed"
+    if any(bar.key == "attainable" for bar in found.bars):
+        note += f"; {words.ALONE_MEANS}"
     unexplained = None if facts.unlike else facts.unexplained_ns
     if unexplained is not None and unexplained > SMALL_RATIO * (facts.step_ns or 0.0):
         note += f"; {words.unexplained(unexplained)}"

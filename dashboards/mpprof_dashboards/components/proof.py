@@ -174,6 +174,7 @@ def _staircase(document: Report, given: Material, query: str) -> html.Section | 
     if failed:
         note += "; right: what was held" + ("" if _states_held(document) else " at most before")
         note += ", and what was asked for on top of it"
+        note += "; dashed: in use, and not recorded" if failed.open_bytes > 0 else ""
     return _section(
         "The proof: what fills the memory", proof.staircase(memory.course.time_ns, stack, failed), query,
         "memory", marks, note=note,

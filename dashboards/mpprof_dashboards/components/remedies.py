@@ -155,7 +155,7 @@ def combinations(document: Report) -> list[Combination]:
     steps_ns = plan.subsets_ns if plan else None
     if not steps_ns or not step:
         return []
-    codes = flow.paying(document)
+    codes = content.paying(plan, step)
     bits = min(len(codes), len(steps_ns).bit_length() - 1)
     found = []
     for at, ns in enumerate(steps_ns[: 1 << bits]):

@@ -6,20 +6,24 @@ colour shows where the work ran."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
-from mpprof.model.account import tells
+from mpprof.model.account import SHOWN_AS, tells
 from mpprof.report import units, words
 from mpprof.report.content import (
-    PAYING_RATIO,
     SMALL_RATIO,
+    Parts,
+    baseline_after,
     baseline_words,
     changes_type,
+    left_after,
     lost_per_update,
-    own_ns,
+    parts_of,
+    paying,
+    positive,
     time_slices,
     time_whole,
 )
@@ -27,8 +31,6 @@ from mpprof_dashboards import theme
 from mpprof_dashboards.drawings import svg
 
 if TYPE_CHECKING:
-    from mpprof.model.account import Slice
-    from mpprof.model.finding import Finding
     from mpprof.model.report import Report, Time
 
 _LEAST_RATIO = 0.0008
@@ -117,41 +119,11 @@ def flow_of(document: Report, base: Time | None = None) -> Flow:
     return Flow((*bars, *others), bands)
 
 
-def parts_of(slices: Iterable[Slice]) -> dict[tuple[str, str], float]:
-    """Return the slices' time by (class, placement of matrix work), without the classes that hold less than
-    nothing: what those take away is taken from the waits, which is where a profiler adds its time."""
-    parts: dict[tuple[str, str], float] = {}
-    for part in slices:
-        places = [(share.placement, share.ns_per_step) for share in part.by] or [
-            ("unknown", part.ns_per_step)
-        ]
-        for place, ns in places if part.category == "matmul" else [("", part.ns_per_step)]:
-            key = part.category, place
-            parts[key] = parts.get(key, 0.0) + ns
-    return _positive(parts)
-
-
-def _positive(parts: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-    left = {key: ns for key, ns in parts.items() if ns > 0}
-    owed = -sum(ns for ns in parts.values() if ns < 0)
-    for chosen in (("idle_launch",), theme.WAITS, None):
-        same = {key: ns for key, ns in left.items() if chosen is None or key[0] in chosen}
-        whole = sum(same.values())
-        if owed <= 0 or not whole:
-            continue
-        taken = min(owed, whole)
-        left |= {key: ns * (1 - taken / whole) for key, ns in same.items()}
-        owed -= taken
-    return {key: ns for key, ns in left.items() if ns > 0}
-
-
-def _segments(parts: Mapping[tuple[str, str], float], per: str) -> tuple[Segment, ...]:
+def _segments(parts: Parts, per: str) -> tuple[Segment, ...]:
     """Return the parts as segments, those that look the same as one; what they consist of is in the hint."""
     grouped: dict[tuple[str, str], dict[str, float]] = {}
     for (role, place), ns in parts.items():
-        kind = (
-            theme.FLOW_PLACES.get(place, "open") if role == "matmul" else theme.FLOW_KINDS.get(role, "rest")
-        )
+        kind = theme.FLOW_PLACES.get(place, "open") if role == "matmul" else SHOWN_AS.get(role, "rest")
         key = role if kind == "wait" else kind
         name = theme.UNIT_WORDS.get(place, place) if role == "matmul" else theme.class_label(role)
         inside = grouped.setdefault((kind, key), {})
@@ -215,7 +187,7 @@ def _baseline(document: Report, base: Time | None) -> Bar | None:
     if step is None or facts.unlike or speedup is None:
         return None
     name = baseline_words(document)
-    parts: dict[tuple[str, str], float] = {}
+    parts: Parts = {}
     for part in speedup.slices:
         key = part.category, "unknown" if part.category == "matmul" else ""
         parts[key] = parts.get(key, 0.0) + part.baseline_ns
@@ -224,7 +196,7 @@ def _baseline(document: Report, base: Time | None) -> Bar | None:
         return Bar("baseline", name, words.MEASURED, (Segment("baseline", "plain", words.WHOLE_STEP, step),))
     matmul, placed = parts.pop(("matmul", "unknown"), 0.0), _placed(base)
     parts |= {("matmul", place): matmul * ratio for place, ratio in placed.items()}
-    parts = _positive(parts)
+    parts = positive(parts)
     scale = step / sum(parts.values())
     segments = _segments({key: ns * scale for key, ns in parts.items()}, words.PER_STEP)
     return Bar("baseline", name, words.MEASURED, segments)
@@ -265,9 +237,9 @@ def _in_16_bits(document: Report, step: float) -> list[Bar]:
         Bar(
             f"attainable-{end}", words.IN_16_BITS, words.ESTIMATED,
             (Segment(f"attainable-{end}", "plain", words.WHOLE_STEP, step / times),),
-            words.about(words.speedup(times)), computed=True,
+            f"{said} {words.about(words.speedup(times))}", computed=True,
         )
-        for end, times in (("low", could.low), ("high", could.high))
+        for end, said, times in (("low", "from", could.low), ("high", "up to", could.high))
     ]  # fmt: skip
 
 
@@ -277,7 +249,7 @@ def _alone(document: Report) -> Bar | None:
     attainable = None if facts.unlike else facts.attainable_step_ns
     if attainable is None or speedup is None or facts.attainable is None:
         return None
-    parts: dict[tuple[str, str], float] = {}
+    parts: Parts = {}
     name = words.WHOLE_STEP
     for limit in speedup.attainable_limits:
         for place, ns in limit.places or (("", limit.best_ns),):
@@ -285,7 +257,7 @@ def _alone(document: Report) -> Bar | None:
     most = sum(parts.values())
     if 0.9 * most <= attainable < most:  # what is below nothing has no limit: profiling
         parts["profiling", ""] = attainable - most
-    parts = _positive(parts)
+    parts = positive(parts)
     whole = sum(parts.values())
     if any(limit.kind == "host" for limit in speedup.attainable_limits):
         whole, name = 0.0, words.HOST_LIMITS
@@ -306,7 +278,7 @@ def _alone(document: Report) -> Bar | None:
 def _after(document: Report) -> Bar | None:
     """Return the step after all remedies."""
     after, step = document.facts.after_remedies_ns, document.facts.step_ns
-    codes = paying(document)
+    codes = paying(document.whatif, step)
     if after is None or not step or not codes:
         return None
     name = words.AFTER_CHANGES if len(codes) > 1 else words.AFTER_CHANGE
@@ -318,13 +290,9 @@ def _after(document: Report) -> Bar | None:
             own.pop(each.key, replace(each, ns=0.0)) for each in _this_run(document, step).segments
         ) + tuple(own.values())
     note = words.HOST_LIMITED if document.facts.limited_by == "host" else words.COMPUTED
+    if document.speedup and document.speedup.how_to_switch:
+        note += f", {words.IN_FLOAT32}"
     return Bar("after", name, note, parts, said, computed=True)
-
-
-def paying(document: Report) -> list[str]:
-    """Return the codes of the remedies that make the step noticeably shorter, in the order of the plan."""
-    plan, step = document.whatif, document.facts.step_ns
-    return [row.code for row in plan.order if row.gain_ns >= PAYING_RATIO * step] if plan and step else []
 
 
 def after_parts(document: Report, after: float, codes: Sequence[str]) -> tuple[Segment, ...]:
@@ -334,38 +302,8 @@ def after_parts(document: Report, after: float, codes: Sequence[str]) -> tuple[S
     time, found = document.time, {each.code: each for each in document.findings}
     if time is None or time.unlike is not None or changes_type(document):
         return alone
-    left = parts_of(time_slices(time))
-    for code in codes:
-        if not _take(left, found[code]):
-            return alone
-    whole = sum(left.values())
-    if whole <= 0:
-        return alone
-    return _segments({key: ns * after / whole for key, ns in left.items() if ns > 0}, words.PER_STEP)
-
-
-def _take(left: dict[tuple[str, str], float], found: Finding) -> bool:
-    """Take from the classes what a remedy gains; False where it is not known from which. What matrix work off
-    the units keeps runs on them."""
-    excess: dict[str, float] = {}
-    for part in found.claimed:
-        excess[part.category] = excess.get(part.category, 0.0) + max(0.0, part.excess_ns)
-    whole, gain = sum(excess.values()), found.gain_ns_per_step or 0.0
-    if whole <= 0 or gain <= 0:
-        return False
-    for role, ns in excess.items():
-        taken = gain * ns / whole
-        for key in sorted(
-            (key for key in left if key[0] == role), key=lambda key: theme.FLOW_PLACES.get(key[1]) != "off"
-        ):
-            less = min(taken, left[key])
-            left[key] -= less
-            taken -= less
-            if theme.FLOW_PLACES.get(key[1]) == "off" and less >= 0.5 * (left[key] + less):
-                unit = role, "tensor_core"
-                left[unit] = left.get(unit, 0.0) + left.pop(key)
-                break
-    return True
+    left = left_after(time_slices(time), [found[code] for code in codes], after)
+    return alone if left is None else _segments(left, words.PER_STEP)
 
 
 def after_said(document: Report, after: float, codes: Sequence[str]) -> str:
@@ -375,13 +313,8 @@ def after_said(document: Report, after: float, codes: Sequence[str]) -> str:
     base = None if facts.unlike or changes_type(document) else facts.baseline_step_ns
     if not base or not after:
         return ""
-    shared = 0.0
-    for cause in facts.causes:
-        if cause.code in codes and cause.gain_ns_per_step is not None:
-            if (own := own_ns(cause)) is None:
-                return words.about(words.speedup(base / after))
-            shared += max(0.0, cause.gain_ns_per_step - own)
-    return words.after_changes(base / after, (base - shared) / after, baseline_words(document))
+    same = baseline_after(base, [cause for cause in facts.causes if cause.code in codes])
+    return words.after_changes(base / after, same / after, baseline_words(document))
 
 
 def _bands(upper: Bar, lower: Bar) -> tuple[Band, ...]:
@@ -460,7 +393,8 @@ def draw(flow: Flow, label: str = "", query: str = "") -> str:
     for row, bar in enumerate(flow.bars):
         height = _LOW_HEIGHT if bar.computed else _HEIGHT
         below = row == 1 and bool(flow.bands)
-        names.append(_names(bar, y, height, below=below))
+        twice = sum(each.name == bar.name for each in flow.bars) > 1
+        names.append(_names(bar, y, height, below=below, twice=twice))
         inside.append(_bar(bar, y, height, whole, query if bar.key == "step" else ""))
         y += height
         if row == 0 and flow.bands:
@@ -503,17 +437,19 @@ def _pattern(kind: str) -> str:
     )
 
 
-def _names(bar: Bar, y: float, height: int, *, below: bool) -> str:
-    """Return a bar's name twice: to its left for a wide drawing, above or below it for a narrow one."""
+def _names(bar: Bar, y: float, height: int, *, below: bool, twice: bool) -> str:
+    """Return a bar's name for a wide drawing, to its left, and for a narrow one, above or below it, with the
+    note that tells it from another bar of that name (`twice`)."""
     strong = " mp-flow-strong" if bar.strong else ""
     middle = y + height / 2
     beside = svg.text(
         bar.name, x=-14, y=middle + (-2 if bar.note else _MIDDLE), class_=f"mp-flow-name{strong}"
     )
     beside += svg.text(bar.note, x=-14, y=middle + 12, class_="mp-flow-note")
-    said = words.joined((bar.name, words.duration(bar.ns), bar.said.partition(";")[0]))
+    name = f"{bar.name}, {bar.note}" if twice else bar.name
+    said = words.joined((name, words.duration(bar.ns), bar.said.partition(";")[0]))
     place = {"x": 0, "y": y + height + 14 if below else y - 5}
-    above = svg.text(said, **place, class_=f"mp-flow-above{strong}", data_of=bar.key, data_name=bar.name)
+    above = svg.text(said, **place, class_=f"mp-flow-above{strong}", data_of=bar.key, data_name=name)
     return svg.element("g", beside, class_="mp-flow-wide") + svg.element("g", above, class_="mp-flow-narrow")
 
 

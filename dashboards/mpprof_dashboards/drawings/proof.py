@@ -284,12 +284,19 @@ class Failure:
     limit: int | None
 
     @property
+    def open_bytes(self) -> int:
+        """What something else must have held, or the allocation would not have failed."""
+        return max(0, (self.limit or 0) - (self.held or 0) - self.asked)
+
+    @property
     def top(self) -> int:
         return max(self.asked + (self.held or 0), self.limit or 0)
 
 
-_FAILED_AT = 780.0
+_FAILED_AT = 600.0
 """Of a thousand: from here on a staircase shows the allocation that failed."""
+_LINE = 16
+"""Pixels that a line of text takes."""
 
 
 def staircase(time_ns: Sequence[int], parts: Sequence[Part], failed: Failure | None = None) -> str:
@@ -375,6 +382,15 @@ def _failed(failed: Failure, y: sparks.Place, floor: float) -> list[str]:
         ),
         svg.text("at the error", x="100%", y=_STAIRS - 4, text_anchor="end", class_="mp-proof-said"),
     ]
+    if failed.limit and failed.open_bytes:
+        top, look = y(failed.limit), "mp-proof-open"
+        drawn.append(
+            svg.element("rect", x=at, width=width, y=top, height=edge - top, class_=look, data_part="open")
+        )
+        if edge - top >= _LINE:
+            said = f"{words.size(failed.open_bytes)} unknown"
+            place = {"x": "100%", "dx": -6, "y": (edge + top) / 2 + 4, "text_anchor": "end"}
+            drawn.append(svg.text(said, class_="mp-proof-name", **place))
     if failed.limit:
         line = y(failed.limit)
         drawn.append(svg.element("line", x1=0, x2="100%", y1=line, y2=line, class_="mp-proof-limit"))

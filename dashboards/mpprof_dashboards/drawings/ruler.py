@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mpprof.report import words
-from mpprof.report.content import changes_type, undecided
+from mpprof.report.content import changes_type, paying, undecided
 from mpprof_dashboards import theme
 from mpprof_dashboards.drawings import svg
-from mpprof_dashboards.drawings.flow import paying
 
 if TYPE_CHECKING:
     from mpprof.model.report import Report
@@ -35,7 +34,7 @@ def marks_of(document: Report) -> tuple[Mark, ...]:
     if facts.observed is None or facts.unlike or undecided(document) or not answer.figure:
         return ()
     marks = [Mark("one", 1.0, "1x"), Mark("now", facts.observed, "this run")]
-    codes = paying(document)
+    codes = paying(document.whatif, facts.step_ns)
     first = next((cause for cause in facts.causes if codes and cause.code == codes[0]), None)
     base = None if changes_type(document) else facts.baseline_step_ns
     if first is not None and first.step_ns and base:

@@ -18,6 +18,7 @@ from mpprof.report.content import (
     matrix_units,
     mean_of,
     on_cpu,
+    parts_of,
     peak,
     precision_is_done,
     ran_out_of_memory,
@@ -34,7 +35,6 @@ from mpprof_dashboards.components import bars, cards, drawn, proof
 from mpprof_dashboards.components.context import Context, Page, why_absent
 from mpprof_dashboards.components.remedies import remedies
 from mpprof_dashboards.components.text import sentence
-from mpprof_dashboards.drawings.flow import parts_of
 from mpprof_dashboards.figures import waterfall
 
 if TYPE_CHECKING:
@@ -149,6 +149,9 @@ def _hero(
             html.P(_subject(document, baseline, state), className="mp-subject"),
             html.P(because, className="mp-subject", id="because") if because else None,
             html.P([_first(document), do], className="mp-subject", id="do") if do else None,
+            html.P([html.Strong(words.NO_MORE), answer.floor], className="mp-floor", id="floor")
+            if answer.floor
+            else None,
             cards.inline_figures(figures(document)),
         ],
         className="mp-hero-text",
@@ -359,7 +362,7 @@ def _account(parts: tuple[Slice, ...], whole: float, per_whole: str) -> list[bar
     for part in sorted(parts, key=waterfall.account_order):
         for name, kind, key, ns in waterfall.pieces(part):
             role, _, place = key.partition("/")
-            kept = left.get((role, place or "unknown") if role == "matmul" else (role, ""), 0.0)
+            kept = left.get((part.category, (place or "unknown") if role == "matmul" else ""), 0.0)
             if role == "matmul":
                 ns = kept
             elif part.ns_per_step:

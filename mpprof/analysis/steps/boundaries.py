@@ -127,7 +127,7 @@ def periods(trace: Trace, device: int) -> Periods:
     rows = np.flatnonzero(trace.kernels.device == device)
     kernels = rows[trace.kernels.kind[rows] == WorkKind.KERNEL]
     if not len(kernels):
-        return nothing("no kernel ran on this device")
+        return nothing("the trace holds no kernel of this device")
     notes: list[str] = []
     for attempt in _attempts(trace, device, rows, kernels):
         found = _without_tuning(trace, kernels, attempt)

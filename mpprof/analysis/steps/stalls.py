@@ -345,7 +345,7 @@ def _place(run: Run, times: stepping.Averaged, long: Int64, *, in_rounds: bool) 
         return f"stalls between two calls ({'input, ' if on_torch and not measured else ''}{what})", 0.0
     may = [
         *([] if measured else ["input"]),
-        *([] if compiled is not None and not compiled.calls else ["compiling"]),
+        *([] if compiled is not None and not compiled.calls and compiled.ns is not None else ["compiling"]),
     ]
     if own:
         return f"stalls within the step ({' or '.join([*may, 'your own code in it'])})", 0.0

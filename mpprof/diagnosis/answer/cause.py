@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 
+from mpprof.diagnosis.after_changes import PAYING_RATIO
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.wording import fit, names, of_step
 from mpprof.model.finding import Finding
 from mpprof.model.quantities import format_bytes, format_ns, format_speedup
 
 _WITH_TIME = re.compile(r"\[([^\[\]]*\{time\}[^\[\]]*)\]")
-PAYING_RATIO = 0.01
-"""A remedy that gains less than a hundredth of the step is no goal."""
 NO_SPEEDUP = 1.005
 """Below it a speedup is shown as 1.00x at most, and does not count as one."""
 _NOTHING_TO_DO = ("none needed", "none:")

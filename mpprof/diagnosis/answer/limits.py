@@ -66,8 +66,7 @@ def because(view: View, leads: str, found: Finding | None) -> Iterator[str]:
         yield from _unsure(view, leads)
         yield from _alone(view)
         yield from _without_baseline(view, leads)
-        off = view.kind == "float32" and bool(view.report.how_to_switch)  # the sentence is about that
-        if leads == "nothing" and view.best is not None and not view.on_cpu and not off:
+        if leads == "nothing" and view.best is not None and not view.on_cpu:
             yield clause(view, view.best)
         yield from _memory(view)
 

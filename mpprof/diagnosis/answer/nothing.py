@@ -162,7 +162,10 @@ def _open(view: View) -> str:
     if mp902_recompiles.CODE in unable and long is not None and long.notable:
         took = f"{format_count(long.count)} long steps, {format_ratio(long.lost_ratio)} of the time,"
         return f"; whether {took} compiled anew is not known"
+    least_ns = view.signals.time(view.signals.of("idle_input"))  # other waits may be for input, too
     what = ["waits for input"] if mp301_input_bound.CODE in unable else []
+    if what and least_ns:
+        return f"; whether it waits over {format_ns(least_ns)} for input is not known"
     if mp305_slow_callbacks.CODE in unable and times is not None and callbacks_untold(times.absent):
         what.append("is callbacks")
     return f"; how much of it {' or '.join(what)} is not known" if what else ""

@@ -13,6 +13,7 @@ from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Class, Speedup
 from mpprof.model.answer import Kind
+from mpprof.model.device import DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis, Finding
 
 
@@ -73,17 +74,24 @@ class View:
         """How much of the matrix time ran on matrix units; None: not known."""
         return self.report.tensor_core.ratio if self.report.tensor_core else None
 
+    @cached_property
+    def _facts(self) -> DeviceFacts | None:
+        """The accelerator, as the trace and the records have it."""
+        device = self.report.device
+        own = next((each for each in self.report.run.devices if each.kind != "cpu"), None)
+        if device is None or device.kind == "cpu":
+            device = own
+        return None if device is None else device_peaks.completed(device, own)
+
     @property
     def without_units(self) -> bool:
         """The card is known to have no matrix units."""
-        device = self.report.device
-        recorded = self.report.run.devices
-        own = next((each for each in recorded if each.kind != "cpu"), None)
-        if device is None or device.kind == "cpu":
-            device = own
-        if device is None:
-            return False
-        return device_peaks.has_matrix_units(device_peaks.completed(device, own)) is False
+        return self._facts is not None and device_peaks.has_matrix_units(self._facts) is False
+
+    @property
+    def peaks(self) -> DevicePeaks | None:
+        """Its peak rates; None: not known."""
+        return None if self._facts is None else device_peaks.peaks(self._facts)
 
     @property
     def device(self) -> str:

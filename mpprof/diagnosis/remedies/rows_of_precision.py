@@ -145,6 +145,7 @@ LOSS_SCALING = (
     ),
     Row("MP202", TORCH, "torch.amp.GradScaler with its dynamic scale", 'scaler = torch.amp.GradScaler("cuda")'),
     Row("MP202", WITHOUT_KERAS - TORCH, "a dynamic loss scale, or a fixed one of 1024"),
+    Row("MP202", ANY, "compute that layer in float32 or bfloat16", case="lost"),
     Row(
         "MP203", KERAS_3, "check that your training step calls optimizer.scale_loss(loss) before it takes gradients",
         "scaled = optimizer.scale_loss(loss)", when=(its.may_be_unscaled,),
@@ -184,6 +185,15 @@ LOSS_SCALING = (
         'scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10)',
     ),
     Row("MP204", WITHOUT_KERAS - TORCH, "none needed; a lower first loss scale avoids them"),
+    Row(
+        "MP204", KERAS, "start with a lower initial_scale of the LossScaleOptimizer, or train longer",
+        "optimizer = {scaled_optimizer}({keras}.optimizers.{inner}(1e-3), initial_scale=2.0**10)", "unsettled",
+    ),
+    Row(
+        "MP204", TORCH, "start with a lower init_scale of the GradScaler, or train longer",
+        'scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10)', "unsettled",
+    ),
+    Row("MP204", WITHOUT_KERAS - TORCH, "start with a lower loss scale, or train longer", case="unsettled"),
     Row("MP205", ANY, "none needed"),
     Row(
         "MP205", KERAS, "let the scale grow less often: dynamic_growth_steps=2000 in the LossScaleOptimizer",

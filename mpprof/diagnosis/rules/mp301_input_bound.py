@@ -40,6 +40,7 @@ from mpprof.analysis.steps.stalls import LOADER, Stalls
 from mpprof.diagnosis.prelude import *
 from mpprof.diagnosis.remedies.frameworks import ON_JAX, ON_TORCH
 from mpprof.diagnosis.shared import of_the_run
+from mpprof.diagnosis.wording import of_step
 
 CODE, SLUG, TITLE = "MP301", "input-bound", "The device waits for input"
 ABOUT = "waits for input"
@@ -76,6 +77,12 @@ def _of_steps(signals: Signals) -> Outcome:
         return _by_recorded_wait(signals, wait_ns, step_ns)
     if share + in_stalls >= SCALE.info_ratio:
         return _in_the_account(signals, share, in_stalls, stalled)
+    if wait_ns is None and step_ns and signals.untraced_ns >= SCALE.warning_ratio * step_ns:
+        return Unable(
+            f"profiled steps wait for input {format_ratio(share)} of {{whole}}, but the others are "
+            f"{format_ns(signals.untraced_ns)} longer, and the trace does not show what for: a loader may "
+            "have worked ahead while the profiler started"
+        )
     hidden, (busy, runs) = need(signals.unattributed_idle_ratio), signals.code_on_host
     if share + busy >= SCALE.warning_ratio and busy > max(share, hidden):
         return Unable(
@@ -116,6 +123,21 @@ def _in_the_account(signals: Signals, share: float, in_stalls: float, stalled: t
         # Stalls are of unprofiled steps, the rest of the account is of longer ones.
         cost_ns = total * account.step_ns
         return Found(_said(cost_ns, total), tuple(shown), severity=SCALE.severity(total), cost_ns=cost_ns)
+    if account is not None and signals.untraced_ns:
+        # A loader works ahead while the profiler starts: profiled steps wait less than the others.
+        step_ns, least_ns = account.step_ns, total * signals.whole_ns
+        most_ns = min(step_ns, least_ns + step_ns - account.window_ns)
+        waits = f"waits for data {of_step(least_ns, step_ns, 'to')} {of_step(most_ns, step_ns)}"
+        longer = evidence.ns("unprofiled steps above profiled ones", signals.untraced_ns)
+        return Found(
+            summary=f"training {waits}: the loader may work ahead while the profiler starts, and profiled "
+            f"steps are {format_ns(signals.untraced_ns)} shorter than the others",
+            evidence=(*shown, longer),
+            confidence="low",
+            severity=SCALE.severity(total),
+            cost_ns=least_ns,
+            said=f"the {{device}} {waits}",
+        )
     return Found(
         summary="the device waits {cost} {each} for input ({share})",
         evidence=tuple(shown),

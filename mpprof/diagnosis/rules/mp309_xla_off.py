@@ -103,11 +103,11 @@ def _obstacles(signals: Signals) -> tuple[str, ...]:
     """Return the kinds of obstacles to XLA, as far as something can be done about each."""
     facts = need(signals.facts)
     refusing = [f for f in need(signals.layers) if f.supports_jit is False]
-    kinds = [
+    cases = [
         "recurrent" if kinds.is_recurrent(f) else "preprocessing" if kinds.is_entry(f) else "layer"
         for f in refusing
     ]
-    return tuple(dict.fromkeys([*kinds, *(["determinism"] if facts.deterministic_ops else [])]))
+    return tuple(dict.fromkeys([*cases, *(["determinism"] if facts.deterministic_ops else [])]))
 
 
 def check_model(model: Untrained) -> Iterator[Note]:

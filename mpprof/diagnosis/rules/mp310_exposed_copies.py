@@ -21,9 +21,10 @@ How we know
 
 What it costs
     The time of these copies, as far as work is there to hide them: where they take longer than all other
-    work, the rest of their time stays. A float32 run has the same copies: below a fifth of the step they are
-    a note without a cost, which explains why little can be gained. The copy of the batch to the device, which
-    a prefetch hides, is mentioned from 3 % of the step on, all others from 10 %.
+    work, the rest of their time stays, unless pinned memory makes them faster. A float32 run has the same
+    copies: below a fifth of the step they are a note without a cost, which explains why little can be gained.
+    The copy of the batch to the device, which a prefetch hides, is mentioned from 3 % of the step on, all
+    others from 10 %.
 
 When to ignore
     When the copies are logs read once in many steps.
@@ -110,7 +111,8 @@ def judge(signals: Signals) -> Outcome:
     does = "copies, or waits for copies that block the host," if waits else f"does nothing but {what}"
     calls = launch_waits.in_mid_step(signals) if blocking else ()
     named = evidence.listed(_moving(cells)) if blocking else _said(largest) if largest else ""
-    stays = 0.0 if returning or not outside else _longer_than_all_work(signals)
+    faster = largest is not None and largest.unpinned  # from pinned memory they take a fraction of that time
+    stays = 0.0 if returning or not outside or faster else _longer_than_all_work(signals)
     ratio, taken = signals.cost_ratio(claims), format_ns(signals.cost_ns(claims) * signals.undistorted)
     if stays:
         claims = attainable.lessened(signals, claims, stays)
@@ -213,6 +215,10 @@ class _Large:
     one: bool = True
     down: bool = False
 
+    @property
+    def unpinned(self) -> bool:
+        return "pageable" in self.memory or (not self.memory and self.rate < PAGEABLE_BYTES_PER_S)
+
 
 def _largest(signals: Signals, cells: Sequence[Cell]) -> _Large | None:
     """Return the copy to or from the device that moves most bytes at once; None where no large one states
@@ -255,5 +261,4 @@ def _said(copy: _Large) -> str:
     said = f"{moved} {size}{'' if copy.one else ' each on average'} at {rate}"
     if len(copy.memory) == 1:
         return f"{said}, {'to' if copy.down else 'from'} {next(iter(copy.memory))} memory"
-    slow = copy.rate < PAGEABLE_BYTES_PER_S
-    return f"{said}, as slow as pageable (unpinned) memory" if slow else said
+    return f"{said}, as slow as pageable (unpinned) memory" if copy.unpinned else said

@@ -93,7 +93,7 @@ def judge(signals: Signals) -> Outcome:
     return Found(
         summary=f"{words} is not a multiple of 8: " + "{cost} {each} ({share})",
         said=f"the vocabulary, {evidence.listed([*map(format_count, odd.values())])}, is not a multiple of 8"
-        + f"[: {{time}} go to slow matrix work{' and reductions' if moved else ''}]",
+        + f"[: {{time}} are lost to slow matrix work{' and reductions' if moved else ''}]",
         evidence=(*shown, evidence.text("attainable value from", best.source)),
         confidence="medium" if moved and best.confidence == "high" else best.confidence,
         scale=SCALE,

@@ -35,6 +35,8 @@ OF_ACCELERATOR = True
 SCALE = OF_A_LAYER
 _KINDS = ("Conv3D", "Conv3DTranspose")
 _FIRST_CUDNN = 8
+_ONLY_WITH_IT = (8, 0)
+"""Ampere: older versions of cuDNN do not know these cards."""
 
 
 def judge(signals: Signals) -> Outcome:
@@ -71,7 +73,8 @@ def judge(signals: Signals) -> Outcome:
 
 def check_model(model: Untrained) -> Iterator[Note]:
     cudnn = re.match(r"\d+", str(model.run.framework.get("cudnn") or ""))
-    if cudnn and int(cudnn[0]) >= _FIRST_CUDNN:
+    card = model.gpu.compute_capability if model.gpu else None
+    if (cudnn and int(cudnn[0]) >= _FIRST_CUDNN) or (card and card >= _ONLY_WITH_IT):
         return
     for layer in model.half:
         if layer.kind in _KINDS:

@@ -85,7 +85,10 @@ def _of_steps(signals: Signals) -> Outcome:
     compiled = spent.compiles(signals.case.run)
     if compiled is not None and (judged := _by_records(compiled, long, signals)) is not None:
         return judged
-    if long is not None and long.notable:
+    counted = (
+        compiled is not None and compiled.ns is None
+    )  # XLA need not tell of a compile: one may take long
+    if long is not None and (long.notable or (counted and long.lost_ratio >= SCALE.warning_ratio)):
         if (seen := _in_profiled(long, signals)) is not None:
             return seen
         return Unable(

@@ -12,6 +12,7 @@ from mpprof.diagnosis.signals import Signals
 from mpprof.model.answer import Remedy
 from mpprof.model.finding import Evidence
 from mpprof.model.frozen import frozen
+from mpprof.model.limits import LOWEST_SCALE_EXPONENT
 from mpprof.model.run import BROKE, UPDATE, FirstBreak, NumbersLook, Run
 
 FOLLOWS = "forward"
@@ -70,7 +71,7 @@ def _named(found: FirstBreak, look: NumbersLook) -> Named:
         words = found.reason
     elif found.kind == LOST and found.tensor == "output":
         share, _, why = found.reason.partition(" of it ")
-        because = why.partition(": within it ")[2]
+        because = why.partition(": within it ")[2].partition(";")[0]
         words = f"{share} of {what} is 0" + (f" because {because} within it" if because else "")
     elif found.kind == LOST and found.source is not None:
         words = f"{what} rounds to 0 at every loss scale because the output of {found.source} does"
@@ -82,7 +83,9 @@ def _named(found: FirstBreak, look: NumbersLook) -> Named:
     at = "" if look.step is None else f" at step {look.step:,}"
     band: tuple[Evidence, ...] = ()
     if look.banded and look.high is not None and look.low is not None:
-        band = (evidence.text("good loss scales", f"{scale_words(look.low)} to {scale_words(look.high)}"),)
+        tried_lower = look.low > 2.0**LOWEST_SCALE_EXPONENT
+        from_low = f"{scale_words(look.low)} to" if tried_lower else "up to"
+        band = (evidence.text("good loss scales", f"{from_low} {scale_words(look.high)}"),)
     elif look.banded and look.high is None:
         band = (evidence.text("good loss scales", "none: the gradients are not finite at any"),)
     told = (evidence.text(f"first to break{at}", f"{what}: {found.reason}"), *band)

@@ -154,9 +154,8 @@ def called(name: str) -> Any:
     """Return the result of the function that `module:function` names, importable from here. Raises
     `UsageError` where there is none, or it fails."""
     module, function = name.split(":", 1)
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    if sys.path[:1] != [here := str(Path.cwd())]:
+        sys.path.insert(0, here)  # as `python -m` would have it
     try:
         found: Any = importlib.import_module(module)
         for part in function.split("."):

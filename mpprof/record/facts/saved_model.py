@@ -263,12 +263,13 @@ def _whole(keras: ModuleType, path: Path, custom: dict[str, Any], compile: bool)
 def _classes(name: str, keras: ModuleType) -> Iterator[tuple[str, Any]]:
     """Yield the layers and models that a module of the user's defines."""
     here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` would have it
+    sys.path.insert(0, here)  # as `python -m` would have it, whatever is installed under the module's name
     try:
         module = importlib.import_module(name)
     except Exception as error:  # the user's module may do anything
         raise UsageError(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(here)
     for key, kind in vars(module).items():
         if inspect.isclass(kind) and issubclass(kind, keras.layers.Layer):
             yield key, kind

@@ -20,6 +20,9 @@ from mpprof.record.run_with_timeout import FAILURES, raise_if_signalled
 
 READ = ("dynamic_scale", "initial_scale")
 _MODULE = ".loss_scale_optimizer"
+_REPLICA = "_MirroredReplicaThread"
+"""In such a thread `tf.distribute`'s mirrored strategies trace the step of a replica, while the training's
+own thread waits (TensorFlow, `distribute/mirrored_run.py`)."""
 _APPLIES = frozenset(
     f"_{kind}_handle_{found}_grads"
     for kind in ("stateless", "stateful")
@@ -84,7 +87,9 @@ class ScaleWatch:
             return self._scaled if self._applied else None
 
     def _seen(self, optimizer: Any) -> None:
-        if optimizer is not self._optimizer or threading.get_ident() != self._thread:
+        of_replica = type(threading.current_thread()).__name__ == _REPLICA
+        own = of_replica or threading.get_ident() == self._thread
+        if optimizer is not self._optimizer or not own:
             return
         try:
             reader = sys._getframe(2)
@@ -92,7 +97,9 @@ class ScaleWatch:
             of_keras = module.startswith("keras.") and module.endswith(_MODULE)
             if of_keras and name in _APPLIES:
                 self._applied = True
-            elif (name == "scale_loss" if of_keras else not module.startswith("mpprof.")) and self._within():
+            elif (name == "scale_loss" if of_keras else not module.startswith("mpprof.")) and (
+                of_replica or self._within()
+            ):
                 self._scaled = True
         except FAILURES as error:  # no failure of ours may stop the user's training
             raise_if_signalled(error)

@@ -28,6 +28,8 @@ NAMED_RATIO = 0.1
 """A tenth of a class is named beside it."""
 ROOM_FOR_NAMES = 30
 """Columns for the names of what is folded into one row."""
+MARKED_BY_A_LOOP = ("torch", "optimizer")
+"""Sources of steps that are marks of the loop, such as `ProfilerStep#6`: they hold more than one call."""
 MEANT_TO_BE_HIDDEN = ("comm", "copy")
 """Good where they run beside compute: how long is in their rows."""
 NEVER_FOLDED = ("unknown", "profiling")
@@ -83,7 +85,7 @@ def _time_heading(time: Time) -> str:
             f"on {where})"
         )
     said = f"A step takes {words.duration(time.step_ns)}"
-    of_function = time.step_range is None and time.unit == "step"
+    of_function = time.step_range is None and time.unit == "step" and time.step_source not in MARKED_BY_A_LOOP
     if of_function and time.function_ns is not None and time.basis != "host":
         said += _of_the_function(time)
     return f"{said} (in the profiler window: {window} on {where})"

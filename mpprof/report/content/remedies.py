@@ -3,6 +3,7 @@ and what to run next."""
 
 from __future__ import annotations
 
+from mpprof.diagnosis.after_changes import PAYING_RATIO
 from mpprof.diagnosis.answer.nothing import AS_GOOD_RATIO as ABOUT_ALL_RATIO
 from mpprof.diagnosis.rules import mp806_other_vendor
 from mpprof.diagnosis.wording import WORTH_RECORDING
@@ -20,9 +21,8 @@ from mpprof.report.content.speedup_lines import difference_of
 
 LIMITED_BY_WORK = ", limited by the device's work"
 MOSTLY_WORK = 0.8
-"""A step of which the device works less than this is limited by something else, too."""
-PAYING_RATIO = 0.01
-"""A remedy is worth a place in the plan from a hundredth of the step."""
+"""A step of which the device works less than this is limited by something else, too. What remedies free may
+all have been work: only what is left without it counts."""
 SURFACING_RATIO = 0.05
 """From a twentieth of the step after all remedies on, what surfaces in it stands beside its bar."""
 HIDDEN_RATIO = 0.001
@@ -129,7 +129,8 @@ def plan(document: Report) -> list[str]:
     elif len(paying) > 1:
         # A single step's range reaches from no gain to all of it: nothing says what limits it.
         time = None if one_step(document) else document.time
-        works = time is not None and time.device_ns >= MOSTLY_WORK * found.best_step_ns
+        freed_ns = now - found.best_step_ns
+        works = time is not None and time.device_ns - freed_ns >= MOSTLY_WORK * found.best_step_ns
         lines.append(f"after all remedies {best}{LIMITED_BY_WORK if works else ''}")
     if surfacing := found.surfacing:
         shown = ", ".join(f"{each.code} ({words.duration(each.gain_ns)})" for each in surfacing[:3])
@@ -222,10 +223,10 @@ def to_change(document: Report) -> list[str]:
     those that others leave nothing to gain; with none, what a CPU makes of 16 bits."""
     causes, step = document.facts.causes, document.facts.step_ns or 0.0
     gains = [(cause.code, cause.gain_ns_per_step) for cause in causes]
-    paying = [code for code, gain in gains if gain is None or gain >= PAYING_RATIO * step]
+    kept = [code for code, gain in gains if gain is None or gain >= PAYING_RATIO * step]
     if causes or not on_cpu(document):
         first = first_cause(document)
-        return sorted(paying, key=lambda code: first is None or code != first.code)
+        return sorted(kept, key=lambda code: first is None or code != first.code)
     return [found.code for found in document.findings if found.code == _EMULATED]
 
 
@@ -292,13 +293,6 @@ def in_updates(document: Report) -> bool:
 def of_memory(code: str) -> bool:
     """Return whether a cause costs memory and no time: it comes behind those that do."""
     return code.startswith(_OF_MEMORY)
-
-
-def own_ns(cause: Cause) -> float | None:
-    """Return what of a cause's gain the baseline would not gain, too: this run lost it against the attainable
-    step, or 16 bits brought it; None without a measured baseline that tells."""
-    known = [ns for ns in (cause.recovers_ns_per_step, cause.added_ns_per_step) if ns is not None]
-    return max(known) if known else None
 
 
 def baseline_words(document: Report) -> str:

@@ -201,7 +201,7 @@ def test_markers_without_work_say_so() -> None:
 def test_no_kernel_on_the_device_says_so() -> None:
     found = periods(TraceBuilder(planes=("/device:GPU:0", "/device:GPU:1")).build(), 1)
     assert len(found) == 0
-    assert found.notes == ("no kernel ran on this device",)
+    assert found.notes == ("the trace holds no kernel of this device",)
 
 
 def test_between_markers_that_do_not_follow_one_another_nothing_is_known() -> None:

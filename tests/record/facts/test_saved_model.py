@@ -87,9 +87,15 @@ def _as_before() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ["plain", "registered", "whole"])
 def test_classes_of_its_own_are_named_and_imported(
-    saved: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    saved: Path,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(saved)
+    (tmp_path / "classes.py").write_text("")  # installed, with the name of the user's own
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "classes", raising=False)
     keras.saving.get_custom_objects().clear()
     assert main(["audit", f"{name}.keras"]) == 2

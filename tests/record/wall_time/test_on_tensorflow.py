@@ -239,22 +239,49 @@ def test_of_two_of_ours_one_times_the_callbacks(made: Any, tmp_path: Path) -> No
     assert one.result().steps == other.result().steps == STEPS * EPOCHS
 
 
-def test_a_list_of_the_users_own_is_left_alone_and_that_is_said(made: Any, tmp_path: Path) -> None:
+def test_a_list_of_the_users_own_is_timed_in_each_fit_and_put_back(made: Any, tmp_path: Path) -> None:
     clock, watcher = Clock(), Watcher()
     ours = recorded(tmp_path, clock)
+    slow = Slow("on_train_batch_end", clock.passes)
     callbacks = keras.callbacks.CallbackList(
-        [ours, watcher], add_history=True, model=made, epochs=EPOCHS, steps=STEPS
+        [ours, slow, watcher], add_history=True, model=made, epochs=EPOCHS, steps=STEPS
     )
-    held = callbacks.callbacks
+    held, members = callbacks.callbacks, list(callbacks.callbacks)
     clock.passes(10**12)  # before the fit
     x, y = data()
-    made.fit(x, y, batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=callbacks)
-    assert callbacks.callbacks is held
+    for _ in range(2):
+        made.fit(x, y, batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=callbacks)
+        assert callbacks.callbacks is held
+        assert callbacks.callbacks == members
     read = told(tmp_path)
-    assert "Keras 3 makes their list" in read["absent"]["run_time.callbacks"]
-    assert [name for name in read["spent"] if name.startswith("callbacks") and "mpprof" not in name] == []
-    assert len(read["epochs"]) == EPOCHS
-    assert read["wall"] <= NEARLY
+    assert "run_time.callbacks" not in read["absent"]
+    expected = 2 * EPOCHS * STEPS * AT_ONCE
+    assert abs(read["spent"]["callbacks/Slow/batch"] - expected) <= NEARLY
+    assert len(read["epochs"]) == 2 * EPOCHS
+    assert abs(read["wall"] - expected) <= 2 * NEARLY
+
+
+def test_a_loop_with_a_list_of_its_own_is_timed_also_after_one_that_broke_off(
+    made: Any, tmp_path: Path
+) -> None:
+    clock = Clock()
+    slow, ours = Slow("on_train_batch_end", clock.passes), recorded(tmp_path, clock)
+    hooks = keras.callbacks.CallbackList([slow, ours], model=made, epochs=1, steps=STEPS)
+    for steps in (STEPS // 2, STEPS):
+        hooks.on_train_begin()
+        hooks.on_epoch_begin(0)
+        for batch in range(steps):
+            hooks.on_train_batch_begin(batch)
+            hooks.on_train_batch_end(batch, {"loss": 1.0})
+        if steps == STEPS:
+            hooks.on_epoch_end(0)
+            hooks.on_train_end()
+    assert hooks.callbacks == [slow, ours]
+    read = told(tmp_path)
+    assert abs(read["spent"]["callbacks/Slow/batch"] - STEPS * 3 // 2 * AT_ONCE) <= NEARLY
+    assert "callbacks/mpprof/train" in read["spent"]
+    assert read["reasons"] == ["interrupted", "finished"]
+    assert ours.result().steps == STEPS * 3 // 2
 
 
 def test_a_fit_within_ours_has_a_list_of_its_own(made: Any, tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""Why no more is to be gained: one sentence, the same in the terminal, in Markdown and on the page, with the figures
+of the picture."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from mpprof_dashboards.drawings import flow
+from mpprof_dashboards.pages import why
+
+from mpprof.analysis.breakdown.roofline import model_flops
+from mpprof.api import workflows
+from mpprof.diagnosis.answer import compose
+from mpprof.model.run import Ended
+from mpprof.report import brief, markdown, text
+from mpprof.report.json import report
+from tests import samples
+from tests.dashboards.test_compare_page import texts
+from tests.paths import SHARED
+from tests.traces.conftest import needs_shared
+
+PAIRS = [
+    ("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"),
+    ("v100-input-bound-mixed-float16", "v100-input-bound-float32"),
+    ("a100-launch-bound-mixed-float16", "a100-launch-bound-float32"),
+    ("recorded-h200-transformer-mixed-float16", "recorded-h200-transformer-float32"),
+    ("h100-mixed-bfloat16", None),
+    ("recorded-h100-transformer-mixed-float16", "recorded-h100-transformer-float32"),
+]
+V100_FP16_FLOPS_PER_S = 125e12
+"""NVIDIA's data sheet of the V100 SXM2."""
+
+
+def _words(said: str) -> str:
+    return re.sub(r"[\s\\*]+", "", said)
+
+
+@pytest.mark.parametrize(("name", "base"), PAIRS)
+def test_every_place_says_it_in_the_same_words(name: str, base: str | None) -> None:
+    document = report(samples.diagnosed(name, base))
+    said = _words(document.answer.floor)
+    assert said
+    for shown in (
+        brief.render(document),
+        text.render(document),
+        markdown.render(document),
+        texts(why.content(document)),
+        texts(why.card(document)),
+    ):
+        assert said in _words(shown)
+
+
+@pytest.mark.parametrize(("name", "base"), PAIRS)
+def test_its_figures_are_those_of_the_bar_after_the_changes(name: str, base: str | None) -> None:
+    document = report(samples.diagnosed(name, base))
+    bar = next(bar for bar in flow.flow_of(document).bars if bar.key == "after")
+    step, *parts = re.findall(r"(?:about |: |, |; )([\d.]+ (?:ms|µs))(?= of| a step)", document.answer.floor)
+    drawn = [flow.words.duration(part.ns) for part in bar.segments]
+    assert step == flow.words.duration(bar.ns)
+    assert set(parts[:2]) <= set(drawn)
+
+
+def test_the_rate_is_that_of_the_models_products_in_the_time_that_is_left() -> None:
+    """The operations by the shapes of the recorded layers; those of the sentence are by the kernels'."""
+    found = samples.diagnosed(*PAIRS[0])
+    left, percent = re.search(
+        r"([\d.]+) ms of matrix work at ([\d.]+) % of the Tensor Cores' rate", found.answer.floor
+    ).groups()
+    flops = model_flops(found.run.model).training * found.run.last_fit.batch_size
+    assert float(percent) == pytest.approx(
+        100 * flops / V100_FP16_FLOPS_PER_S / (float(left) * 1e-3), rel=0.05
+    )
+
+
+def test_where_the_host_limits_it_is_named_and_float32_has_the_same_change() -> None:
+    said = samples.diagnosed(*PAIRS[2]).answer.floor
+    assert "0.72x over it with the same change" in said
+    assert "the host needs that long" in said
+
+
+def test_a_step_without_a_change_says_so() -> None:
+    said = samples.diagnosed("gtx1080ti-mixed-float16", "gtx1080ti-float32").answer.floor
+    assert said.startswith("float32 takes 63.1 ms, as measured; this run's 67.4 ms: ")
+    assert "of the card's float32 rate" in said
+
+
+def test_a_part_without_a_reason_says_that_none_is_known() -> None:
+    assert "µs of casts (why is not known)" in samples.diagnosed("h100-mixed-bfloat16").answer.floor
+    said = samples.diagnosed("recorded-h200-transformer-float32").answer
+    assert (
+        "of the Tensor Cores' rate (why is not known), 7.09 ms of elementwise work in float32" in said.floor
+    )
+    assert said.because[1] == "The GPU idles until its queue fills: 4.6 of each 35.9 ms step."
+
+
+def test_what_fused_norms_leave_is_in_16_bits() -> None:
+    assert samples.diagnosed(*PAIRS[1]).answer.floor.endswith("4.05 ms of normalisation in 16 bits by then.")
+
+
+@needs_shared()
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tpu-v6e-jax/inference.xplane.pb", "737 ms of copies longer than the work that could hide them"),
+        (
+            "rtx2080ti-torch/resnet_training.json.gz",
+            "27.4 ms of what matrix work needs beside it and other work",
+        ),
+    ],
+)
+def test_a_trace_alone_says_why_its_parts_stay(name: str, said: str) -> None:
+    assert said in workflows.diagnose(workflows.load(SHARED / name), None).answer.floor
+
+
+def test_memory_that_no_record_shows_is_why_no_more_fits() -> None:
+    """A GTX 1080 Ti has 11,718,230,016 bytes, and 758 MiB were recorded at the peak."""
+    found = samples.diagnosed("gtx1080ti-mixed-float16")
+    error = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 3221225472 bytes."
+    run = replace(found.run, facts=replace(found.run.facts, ended=Ended("out_of_memory", error, None)))
+    assert compose(replace(found, run=run)).floor == (
+        "758 MiB recorded and 3.00 GiB asked fit into 10.9 GiB: 7.16 GiB were taken by something that no record "
+        "shows."
+    )
