@@ -16,7 +16,7 @@ _WRAPPED = "optimizer = keras.optimizers.LossScaleOptimizer(optimizer{})"
 _USUAL = 2.0**15
 """The loss scale with which Keras starts."""
 _OTHERS = 4
-"""The gradients of another batch, for which a loss scale is to be good, too, may be so many times as large."""
+"""A loss scale is to be good for other batches, too, whose gradients may be so many times as large."""
 _SCALED = "loss = optimizer.scale_loss(loss)"
 _CAST_OUTPUTS = 'outputs = keras.ops.cast(outputs, "float32")'
 _WHERE = {
