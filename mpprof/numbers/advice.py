@@ -15,6 +15,8 @@ from mpprof.numbers.text import power, updates_lost
 _WRAPPED = "optimizer = keras.optimizers.LossScaleOptimizer(optimizer{})"
 _USUAL = 2.0**15
 """The loss scale with which Keras starts."""
+_OTHERS = 4
+"""A loss scale is to be good for other batches, too, whose gradients may be so many times as large."""
 _SCALED = "loss = optimizer.scale_loss(loss)"
 _CAST_OUTPUTS = 'outputs = keras.ops.cast(outputs, "float32")'
 _WHERE = {
@@ -125,12 +127,14 @@ def advice(
         case "sum" | "product" | "variance" | "exp" | "constant" | "not known" if found.tensor == "output":
             text, code, snippet = f"{name} needs bfloat16 or float32.", "MP206", in_float32
         case "loss scale" if scale is not None and scale.high is not None:
-            start = f"tart the loss scale at {power(scale.high)}"
+            first = max(scale.high / _OTHERS, low or 0.0)
+            start = f"tart the loss scale at {power(first)} (this batch takes up to {power(scale.high)})"
             text = f"S{start}: a step is skipped for each halving to there."
             if scale.high < 1:
-                divide = f"divide the loss by {power(1 / scale.high)}"
-                text = f"The gradients overflow even unscaled: {divide}, or s{start}."
-            code, snippet = "MP201", _from(scale.high)
+                text = (
+                    f"Divide the loss by {power(1 / first)}, or s{start}: unscaled gradients overflow, too."
+                )
+            code, snippet = "MP201", _from(first)
         case "every scale" if found.source is not None and found.source == outer:
             text = f"No loss scale helps: what {outer} computes after {name} needs bfloat16 or float32."
             code, snippet = "MP201", f'x = keras.ops.cast(x, "float32")  # in {outer}, after {name}'

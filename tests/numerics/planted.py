@@ -410,7 +410,7 @@ def plant_product_between_two_layers(broken: bool) -> Case:
     return Case(model, x, np.ones((ROWS, 1), np.float32), {}, truth)
 
 
-@plant("head", "gradient", "underflow")
+@plant("head", "gradient", "underflow", "head")
 def plant_underflow_of_a_probability(broken: bool) -> Case:
     """The sigmoid of -20 is 2e-9: float16 rounds it to 0, and with it the gradient, at every loss scale."""
     value = -20.0 if broken else -2.0

@@ -463,11 +463,12 @@ def test_of_a_batch_the_part_that_is_not_finite_is_named_and_of_weights_a_checkp
 
 
 def test_a_weight_of_float16_is_rounded_before_bfloat16_loses_an_update_of_it() -> None:
-    """In bfloat16 1 + 2^-9 is 1, and an update of 2^-9 leaves it so; float16 holds both."""
+    """In bfloat16 1 + 2^-9 is 1, and an update of 1.5 * 2^-9 leaves it so: 1 + 2.5 * 2^-9 would be another. Float16
+    holds both."""
     keras.config.set_dtype_policy("float16")
     head = dense(1, 1 + 2.0**-9, "head")
     model = keras.Sequential([keras.Input((1,)), head])
-    model.compile(keras.optimizers.SGD(2.0**-9), lambda y, outputs: -ops.sum(outputs))
+    model.compile(keras.optimizers.SGD(1.5 * 2.0**-9), lambda y, outputs: -ops.sum(outputs))
     found = numerics(model, np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32))
     (row,) = [row for row in found.layers if row.tensor == "weight_gradient"]
     assert row.update_lost == {"float16": 0.0, "bfloat16": 1.0}

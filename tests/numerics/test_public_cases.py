@@ -24,7 +24,12 @@ GIVEN = 'kernel_initializer="ones", name='
 
 def layer(name: str, units: int, codes: dict[str, str]) -> Any:
     """Return the dense layer that the code makes which is printed for it, or a plain one."""
-    code = codes.get(name, PLAIN).partition("#")[0].replace("...", f"units={units}, {GIVEN}{name!r}")
+    code = codes.get(name, "")
+    code = (
+        (code if code.startswith("keras.layers") else PLAIN)
+        .partition("#")[0]
+        .replace("...", f"units={units}, {GIVEN}{name!r}")
+    )
     return eval(code, {"keras": keras})
 
 
@@ -41,7 +46,7 @@ def scale_at_its_floor(codes: dict[str, str]) -> tuple[list[Any], Any, Any]:
 
 
 def trained(made: Any, root: Path, codes: dict[str, str]) -> Any:
-    """Train with the layers that these codes make; return the last loss."""
+    """Train with the layers, and the optimizer, that these codes make; return the last loss."""
     keras.utils.clear_session()
     keras.utils.set_random_seed(1)
     before = keras.config.dtype_policy()
@@ -49,7 +54,10 @@ def trained(made: Any, root: Path, codes: dict[str, str]) -> Any:
     try:
         stack, x, y = made(codes)
         model = keras.Sequential([keras.Input(x.shape[1:]), *stack])
-        model.compile(keras.optimizers.Adam(1e-4), "mse")
+        names = {"keras": keras, "optimizer": keras.optimizers.Adam(1e-4)}
+        for code in codes.values():
+            exec(code if code.startswith("optimizer = ") else "", names)
+        model.compile(names["optimizer"], "mse")
     finally:
         keras.config.set_dtype_policy(before)
     callback = mpprof.MPProfilerCallback(
@@ -63,8 +71,8 @@ def trained(made: Any, root: Path, codes: dict[str, str]) -> Any:
 def test_the_answer_names_the_layer_and_the_remedies_that_are_printed_cure_it(
     made: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first lets the sum be finite; the error of it is then so large that its gradient overflows, which the
-    second look says: both sums lie in float32 then."""
+    """The first lets the sum be finite; the error of it is then so large that its gradient overflows at every
+    scale from 1 on, which the second look says: the scale begins below."""
     assert not np.isfinite(trained(made, tmp_path / "0", {}))
     assert main(["report", str(tmp_path / "0")]) == 0
     said = " ".join(capsys.readouterr().out.split())

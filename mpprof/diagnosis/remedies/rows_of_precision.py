@@ -145,7 +145,10 @@ LOSS_SCALING = (
     ),
     Row("MP202", TORCH, "torch.amp.GradScaler with its dynamic scale", 'scaler = torch.amp.GradScaler("cuda")'),
     Row("MP202", WITHOUT_KERAS - TORCH, "a dynamic loss scale, or a fixed one of 1024"),
-    Row("MP202", ANY, "compute that layer in float32 or bfloat16", case="lost"),
+    Row(
+        "MP202", ANY, "keep in float32 what mpprof numerics RUN shows to be lost", case="lost",
+        where="values that no loss scale brings back",
+    ),
     Row(
         "MP203", KERAS_3, "check that your training step calls optimizer.scale_loss(loss) before it takes gradients",
         "scaled = optimizer.scale_loss(loss)", when=(its.may_be_unscaled,),
