@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from mpprof.model.account import HostPath
-from mpprof.model.trace import WorkKind
 from tests.builders import cases as c
 from tests.diagnosis.saying import BY_CODE, finding, says
 
@@ -466,16 +465,6 @@ def test_mp912_takes_the_name_of_a_buffer_for_no_op() -> None:
 def test_mp912_without_graphs_nothing_is_lost_to_them() -> None:
     account = c.account(c.cell("other", 50), c.healthy(50, op="d/MatMul"))
     assert says("MP912", c.case(account=account)) == "clear"
-
-
-def test_mp912_copies_are_no_kernels() -> None:
-    """A batch's copy ran in no graph and has no op: it took 6 % of a step, and 19.4 % of 21.8 % were said."""
-    account = c.account(c.cell("copy", 50), c.cell("other", 2), c.healthy(48, op="d/MatMul"))
-    trace = c.trace(graphs=(7, -1, -1))
-    kinds = np.array([WorkKind.KERNEL, WorkKind.KERNEL, WorkKind.MEMCPY], np.int8)
-    copied = replace(trace, kernels=replace(trace.kernels, kind=kinds))
-    found = finding("MP912", c.case(account=account, trace=copied))
-    assert [each.value for each in found.evidence] == [pytest.approx(0.04), pytest.approx(0.5)]
 
 
 def test_mp907_is_ranked_by_its_share_of_the_step() -> None:

@@ -54,7 +54,12 @@ def check(document: Any) -> None:
     assert [code for code in _to_mend(document, causes) if code in others] == others
     _check_screen(document, causes)
     if (attainable := facts["attainable"]) is not None and facts["observed"] is not None:
-        stated = f"attainable {words.speedup(attainable)}"
+        beaten = facts["observed"] > attainable  # then it is no limit
+        stated = (
+            f"more than the {words.speedup(attainable)}"
+            if beaten
+            else f"attainable {words.speedup(attainable)}"
+        )
         assert stated in text.render(document, width=400)
         assert stated in markdown.render(document)
         if not facts["unlike"]:

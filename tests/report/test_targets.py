@@ -43,7 +43,7 @@ def test_there_is_much_to_scan() -> None:
 @pytest.mark.parametrize("name", SCREENS)
 def test_a_screen_has_one_target(name: str) -> None:
     """The first figure is of now, the second of the first remedy; what all remedies give is no less."""
-    text = TEXTS[name]
+    text = re.sub(r"\nWhy no more: .*(?:\n  .*)*", "", TEXTS[name])  # which compares with float32, too
     figure = flat(text.partition("\n\n")[0]).partition(". ")[0]
     goals = [float(goal) for goal in GOAL.findall(figure)]
     after_all = [float(times) for times in ALL_REMEDIED.findall(text)]

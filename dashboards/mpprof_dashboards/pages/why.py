@@ -97,6 +97,7 @@ def content(
     return [
         _hero(document, baseline, state, plan, given.steps),
         *parts,
+        _floor(document, "mp-narrow"),
         *step,
         cards.warnings(_warnings(document, state)),
         _time(document),
@@ -149,14 +150,20 @@ def _hero(
             html.P(_subject(document, baseline, state), className="mp-subject"),
             html.P(because, className="mp-subject", id="because") if because else None,
             html.P([_first(document), do], className="mp-subject", id="do") if do else None,
-            html.P([html.Strong(words.NO_MORE), answer.floor], className="mp-floor", id="floor")
-            if answer.floor
-            else None,
+            _floor(document, "mp-wide"),
             cards.inline_figures(figures(document)),
         ],
         className="mp-hero-text",
     )
     return html.Div([figure, text] if answer.figure else [text], className="mp-hero")
+
+
+def _floor(document: Report, where: str) -> html.P | None:
+    """Return why no more is to be gained: beside the answer, and on a narrow screen behind the flow."""
+    floor = document.answer.floor
+    named = {"id": "floor"} if where == "mp-wide" else {}
+    said = [html.Strong(words.NO_MORE), floor]
+    return html.P(said, className=f"mp-floor {where}", **named) if floor else None
 
 
 def _running(

@@ -6,7 +6,7 @@ What it means
 
 How we know
     Kernels that ran in a graph or command buffer and have neither op nor layer, as a share of the device's
-    kernel time, without copies.
+    kernel time.
 
 What it costs
     Knowledge, not time: graphs usually make a step faster.
@@ -25,7 +25,6 @@ import re
 import numpy as np
 
 from mpprof.diagnosis.prelude import *
-from mpprof.model.trace import WorkKind
 
 CODE, SLUG, TITLE = "MP912", "attribution-lost", "Graphs hide which op a kernel belongs to"
 ABOUT = "ops hidden by graphs"
@@ -40,12 +39,11 @@ def judge(signals: Signals) -> Outcome:
     trace = need(signals.trace)
     need(signals.gpu_activity)
     kernels = trace.kernels
-    took_ns = np.where(kernels.kind == WorkKind.KERNEL, kernels.duration_ns, 0)  # a copy is none
-    total, in_graph = int(took_ns.sum()), int(took_ns[kernels.graph >= 0].sum())
+    total = int(kernels.duration_ns.sum())
+    in_graph = int(kernels.duration_ns[np.flatnonzero(kernels.graph >= 0)].sum())
     if not total or not in_graph:
         return Clear("no kernel ran in a graph or command buffer")
-    # A copy between host and device has no op, in a graph or not.
-    work = [row for row in signals.work if signals.cells[row].category != "copy"]
+    work = signals.work
     worked = signals.time(work)
     nameless = tuple(r for r in work if _is_nameless(signals.cells[r]))
     lost = signals.time(nameless) / worked if worked else 0.0
