@@ -97,7 +97,7 @@ def content(
     return [
         _hero(document, baseline, state, plan, given.steps),
         *parts,
-        _floor(document, "mp-narrow"),
+        _floor(document),
         *step,
         cards.warnings(_warnings(document, state)),
         _time(document),
@@ -118,7 +118,12 @@ def _warnings(document: Report, state: str | None) -> list[str]:
 
 def card(document: Report) -> list[Any]:
     """Return the answer, the flow and the remedies: the page's first screen, without links."""
-    return [_hero(document, None, None), drawn.flow_of(document, None), remedies(document, "")]
+    return [
+        _hero(document, None, None),
+        drawn.flow_of(document, None),
+        _floor(document),
+        remedies(document, ""),
+    ]
 
 
 # --- the first screen --------------------------------------------------------------------------------------
@@ -150,7 +155,6 @@ def _hero(
             html.P(_subject(document, baseline, state), className="mp-subject"),
             html.P(because, className="mp-subject", id="because") if because else None,
             html.P([_first(document), do], className="mp-subject", id="do") if do else None,
-            _floor(document, "mp-wide"),
             cards.inline_figures(figures(document)),
         ],
         className="mp-hero-text",
@@ -158,12 +162,11 @@ def _hero(
     return html.Div([figure, text] if answer.figure else [text], className="mp-hero")
 
 
-def _floor(document: Report, where: str) -> html.P | None:
-    """Return why no more is to be gained: beside the answer, and on a narrow screen behind the flow."""
+def _floor(document: Report) -> html.P | None:
+    """Return why no more is to be gained. It stands behind the flow, whose last bar it explains, so that cause
+    and remedies stay on the first screen."""
     floor = document.answer.floor
-    named = {"id": "floor"} if where == "mp-wide" else {}
-    said = [html.Strong(words.NO_MORE), floor]
-    return html.P(said, className=f"mp-floor {where}", **named) if floor else None
+    return html.P([html.Strong(words.NO_MORE), floor], className="mp-floor", id="floor") if floor else None
 
 
 def _running(
