@@ -163,7 +163,7 @@ def _hero(
 
 
 def _floor(document: Report) -> html.P | None:
-    """Return why no more is to be gained. It stands behind the flow, whose last bar it explains, so that cause
+    """Return why no more is to be gained. It stands behind the flow, whose end it explains, so that cause
     and remedies stay on the first screen."""
     floor = document.answer.floor
     return html.P([html.Strong(words.NO_MORE), floor], className="mp-floor", id="floor") if floor else None
