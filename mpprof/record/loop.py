@@ -26,9 +26,8 @@ from mpprof.record.backends import PROBES, Probe, probe_for
 from mpprof.record.backends.base import Absent, Facts
 from mpprof.record.end_of_fit import ANNOUNCE, Announce, last_line, tell
 from mpprof.record.facts.dataset import describe_input
-from mpprof.record.facts.ended import ended
+from mpprof.record.facts.ended import NO_WEIGHTS, ended
 from mpprof.record.facts.fit import Evaluation
-from mpprof.record.facts.process import NO_WEIGHTS
 from mpprof.record.profile.window import Plan, ProfileSteps
 from mpprof.record.profile.window_signal import SignalledWish, checked_signal
 from mpprof.record.recorder import Recorder, warn_once

@@ -23,12 +23,13 @@ from mpprof.record.alarms import Seen
 from mpprof.record.backends.base import Absent, Facts, Probe, Taken
 from mpprof.record.backends.compiles import Compiles
 from mpprof.record.calls import NEVER, CallLog
-from mpprof.record.facts.ended import ended
+from mpprof.record.facts.ended import describe_weights, ended
 from mpprof.record.facts.fit import (
     Evaluation,
     batch_size_of_running_fit,
     batches_of_running_fit,
     callbacks_of_running_fit,
+    describe_loss,
     epoch_iterator_of_running_fit,
     fit_facts,
     input_of_running_fit,
@@ -38,8 +39,8 @@ from mpprof.record.facts.fit import (
     thread_of,
 )
 from mpprof.record.facts.layers import LAYERS, layers_not_described, model_facts
-from mpprof.record.facts.process import describe_process, describe_rewrite, describe_weights, framework_facts
-from mpprof.record.facts.scaling import ScaleWatch, describe_loss
+from mpprof.record.facts.process import describe_process, describe_rewrite, framework_facts
+from mpprof.record.facts.scaling import ScaleWatch
 from mpprof.record.fit_calls import Call, caller_of_fit, on_exception, uncaught, watch_fits, watch_steps
 from mpprof.record.keras_compat import overrides, steps_per_execution, steps_run_in_fit
 from mpprof.record.observer import Observer

@@ -36,6 +36,8 @@ MOST_FIRST = 7
 """Lines of the run and its answer."""
 MOST_BARS, LEAST_BARS, MOST_CAUSES, MOST_REMEDIES = 7, 4, 4, 3
 LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
+_SHORTER = ((MOST_REMEDIES, True), (2, True), (MOST_REMEDIES, False), (2, False), (1, False))
+"""What there is room for: so many remedies, and why no more is to be gained."""
 _ENDED_BY_ERROR = mp913_ended_by_error.CODE
 _OF_SCALE = {
     mp201_endless_skips.CODE,
@@ -76,7 +78,7 @@ def render(
 
     `path` for the commands that are suggested at the end, `again` for the one that shows the rest."""
     last = [*([(again, "all of it")] if again else []), *_one_step_on(document, path)]
-    for most, floor in ((3, True), (2, True), (3, False), (2, False), (1, False)):
+    for most, floor in _SHORTER:
         out = Lines(color=color, width=width, time=document.time)
         _report(out, document, most, floor=floor)
         commands(out, last)

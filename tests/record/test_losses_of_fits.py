@@ -10,7 +10,7 @@ import pytest
 
 import mpprof
 from mpprof.analysis.comparison.learning import learning
-from mpprof.record.facts.scaling import describe_loss
+from mpprof.record.facts.fit import describe_loss
 from mpprof.report import json as documents
 from tests.builders.read_back import markdown, text
 from tests.record.on_tensorflow import keras

@@ -26,6 +26,8 @@ MOST_PARTS, LEAST_RATIO, ENOUGH_RATIO = 3, 0.1, 0.75
 """So many parts are named, of a tenth of the step or more each, until they are three quarters of it."""
 STATED_RATIO = 0.8
 """A rate is said of a class where shapes state the work of so much of its time."""
+LEAST_RATE = 0.005
+"""A lower rate says that shapes state nearly nothing of the work."""
 GOOD_RATE = 0.5
 """A lower rate is no reason in itself: what keeps the work at it is not known."""
 IN_FLOAT32, NOT_KNOWN = "in float32", "(why is not known)"
@@ -176,7 +178,7 @@ def _said(view: View, account: Account, part: _Part, done: Sequence[Finding]) ->
     why = _why(view, account, part, done)
     name = "idling" if part.kind == "idle_other" else CLASS_WORDS[part.classes[0]]
     if part.kind == "rest" and part.classes[0] == "matmul":
-        name = "what matrix work needs beside it"
+        name = "helpers of matrix work"
     return f"{format_ns(part.ns)} of {name}{many}{f' {why}' if why else ''}"
 
 
@@ -221,7 +223,7 @@ def _changed(account: Account, part: _Part, cells: Sequence[Cell], busy: float) 
         work = sum(cell.busy_ns_per_step for cell in account.main.cells) - busy
         return "longer than the work that could hide them" if part.ns > work else ""
     halved = abs(part.ns - 0.5 * busy) < CHANGED_RATIO * busy
-    return "in 16 bits by then" if halved and _in_type(cells, busy) == IN_FLOAT32 else ""
+    return "then in 16 bits" if halved and _in_type(cells, busy) == IN_FLOAT32 else ""
 
 
 def _in_type(cells: Sequence[Cell], busy: float) -> str:
@@ -258,7 +260,7 @@ def _rate(view: View, part: _Part, cells: Sequence[Cell]) -> str:
             told += cell.busy_ns_per_step
             least[found[1]] += found[0]
     ratio = sum(least.values()) / part.ns
-    if not busy or told < STATED_RATIO * busy or not 0.005 < ratio <= 1:
+    if not busy or told < STATED_RATIO * busy or not LEAST_RATE < ratio <= 1:
         return ""
     memory = least["memory"] > least["compute"]
     of = (

@@ -28,8 +28,10 @@ Sources
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mpprof.diagnosis.prelude import *
-from mpprof.diagnosis.shared.numbers import never_scaled, what_is_lost
+from mpprof.diagnosis.shared.numbers import Named, never_scaled, what_is_lost
 
 CODE, SLUG, TITLE = "MP202", "loss-scale-underflow", "The fixed loss scale is small"
 ABOUT = "a loss scale that is too small"
@@ -43,28 +45,14 @@ LEAST = 128.0
 def judge(signals: Signals) -> Outcome:
     lost = what_is_lost(signals.case.run)
     if lost.no_scale_helps:
-        return Found(
-            summary=f"{lost.words}, which no loss scale changes",
-            said=lost.words,
-            title="Small values are lost in 16 bits",
-            evidence=lost.evidence,
-            layers=lost.layers,
-            first=lost.first,
-            cases=("lost",),
-            severity="warning",
-        )
+        seen = _seen(lost, "which no loss scale changes", "Small values are lost in 16 bits", "warning")
+        return replace(seen, said=lost.words)
     if need(signals.compute_dtype) != "float16":
         return signals.not_in("float16")
     optimizer = need(signals.optimizer)
     if optimizer.dynamic and lost.words and not never_scaled(signals):
-        return Found(
-            summary=f"{lost.words}, which a dynamic scale leaves as it grows",
-            title="The loss scale is still small",
-            evidence=lost.evidence,
-            layers=lost.layers,
-            first=lost.first,
-            cases=("lost",),
-            severity="info",
+        return _seen(
+            lost, "which a dynamic scale leaves as it grows", "The loss scale is still small", "info"
         )
     if optimizer.dynamic:
         return NotApplicable("the loss scale is dynamic")
@@ -82,4 +70,17 @@ def judge(signals: Signals) -> Outcome:
         first=lost.first,
         confidence="high" if lost.words else "medium",
         severity="warning",
+    )
+
+
+def _seen(lost: Named, which: str, title: str, severity: Severity) -> Found:
+    """Return the finding of what a look at the numbers shows to be lost, with the look's own remedy."""
+    return Found(
+        summary=f"{lost.words}, {which}",
+        title=title,
+        evidence=lost.evidence,
+        layers=lost.layers,
+        first=lost.first,
+        cases=("lost",),
+        severity=severity,
     )

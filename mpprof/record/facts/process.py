@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import platform
 import sys
@@ -12,9 +11,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
-from mpprof.model.limits import MOST_WEIGHTS_NAMED
 from mpprof.record.backends.base import Absent, Facts, Probe
 from mpprof.record.facts import machine
 from mpprof.record.facts.graph_rewrite import LOG_PATH, rewrite_facts
@@ -53,44 +49,6 @@ def _is_installed(path: str) -> bool:
     return any(path.startswith(os.path.realpath(each) + os.sep) for each in folders)
 
 
-# Whether a model's weights are still numbers when a training has ended.
-#
-# A fixed loss scale skips no step, and a loss need not show it: a ReLU makes 0 of a weight that is NaN.
-
-
-def non_finite_weights(model: Any) -> list[str] | None:
-    """Return the paths of weights that hold a NaN or an infinity, the first 20 of them; None where `model`
-    has no weights to look at: it is neither Keras' nor a module of PyTorch. Reads every weight once."""
-    torch = sys.modules.get("torch")
-    weights, keras = getattr(model, "weights", None), keras_of(model)
-    if not weights and torch is not None and isinstance(model, torch.nn.Module):
-        named = ((name, weight) for name, weight in model.named_parameters() if weight.is_floating_point())
-        lost = (name for name, weight in named if not bool(torch.isfinite(weight).all()))
-        return list(itertools.islice(lost, MOST_WEIGHTS_NAMED))
-    if not weights or keras is None:
-        return None
-    finite = _finite_in_keras_2 if keras.__name__ == KERAS_2 else _finite
-    floats = [weight for weight in weights if "float" in str(weight.dtype)]
-    found = (str(getattr(weight, "path", weight.name)) for weight in floats if not finite(weight))
-    return list(itertools.islice(found, MOST_WEIGHTS_NAMED))
-
-
-def _finite(weight: Any) -> bool:
-    import keras
-
-    jax = sys.modules.get("jax") if keras.backend.backend() == "jax" else None
-    if jax is not None and jax.default_backend() == "cpu":  # each shape would be compiled for
-        return bool(np.isfinite(np.asarray(weight)).all())
-    return bool(keras.ops.all(keras.ops.isfinite(weight)))
-
-
-def _finite_in_keras_2(weight: Any) -> bool:
-    import tensorflow as tf
-
-    return bool(tf.reduce_all(tf.math.is_finite(weight)))
-
-
-NO_WEIGHTS = "no model was given whose weights could be looked at"
 _LAUNCHED = "mpprof.launch.beginning"
 """The module with which a process begins that `mpprof run` or `mpprof try` has started."""
 NO_LOG_PATH = (
@@ -132,21 +90,6 @@ def describe_rewrite(recorder: Recorder) -> None:
         recorder.absent.pop("graph_rewrite_result", None)
     else:
         recorder.absent["graph_rewrite_result"] = NO_GRAPHS if os.environ.get(LOG_PATH) else NO_LOG_PATH
-
-
-def describe_weights(recorder: Recorder, model: Any) -> None:
-    """Describe in a fit's facts, at its end, which weights are not finite any more. `model`: or a loop, which
-    has one."""
-    framework = recorder.facts.get("framework") or {}
-    if framework.get("loop") and framework.get("backend") == "jax":
-        recorder.absent["non_finite_weights"] = "a JAX loop holds its weights itself"
-        return
-    # Without a timeout: TensorFlow starts anew in each thread, and crashes if it cannot open files there.
-    found = non_finite_weights(getattr(model, "model", model))
-    if found is None:
-        recorder.absent["non_finite_weights"] = NO_WEIGHTS
-    elif recorder.facts.get("fits"):
-        recorder.facts["fits"][-1]["non_finite_weights"] = found
 
 
 def _answers(question: Callable[[], Facts]) -> Facts:
