@@ -89,6 +89,7 @@ def content(
     pair = [part for part in (first, curves) if part is not None]
     parts = [
         drawn.flow_of(document, base, query),
+        _floor(document),
         remedies(document, query),
         *([html.Div(pair, className="mp-pair")] if len(pair) > 1 else pair),
     ]
@@ -97,7 +98,6 @@ def content(
     return [
         _hero(document, baseline, state, plan, given.steps),
         *parts,
-        _floor(document),
         *step,
         cards.warnings(_warnings(document, state)),
         _time(document),
