@@ -87,6 +87,17 @@ def test_in_float32_they_cost_nothing() -> None:
     assert "MP508" not in [finding.code for finding in diagnosed("float32").findings]
 
 
+def test_before_the_switch_no_forecast_excludes_what_it_made_of_the_step_and_the_advice_is_xla() -> None:
+    """The policy alone made 88.5 of 35.4 ms: 0.40x, where a forecast without the atomics says 1.00x to 1.65x."""
+    found = diagnosed("float32")
+    could = found.speedup.potential if found.speedup else None
+    assert could is not None
+    assert could.low == pytest.approx(CLOCK_MS["float32"] / CLOCK_MS["mixed-float16"], rel=0.1)
+    assert found.answer.label == "what precision alone gives is not known"
+    assert found.answer.do.startswith('keras.config.set_dtype_policy("mixed_float16") with jit_compile=True')
+    assert "jit_compile=True" in found.how_to_switch[0].snippet
+
+
 def test_the_op_on_the_cpu_is_the_check_for_finite_gradients() -> None:
     """Keras fills a tensor with True and scatters the embedding's booleans into it; the float32 run has no such op."""
     (finding,) = [each for each in diagnosed("mixed-float16").findings if each.code == "MP306"]

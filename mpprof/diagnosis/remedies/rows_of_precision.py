@@ -20,6 +20,7 @@ from mpprof.diagnosis.remedies.frameworks import (
 from mpprof.diagnosis.remedies.shared_rows import (
     ADAM_SCALED,
     AMD,
+    COMPILE,
     NVIDIA,
     OTHER_VENDORS,
     SCALED,
@@ -247,7 +248,14 @@ _AUTOCAST = "around the forward pass and the loss"
 SWITCH = (
     Row(
         "mixed precision", KERAS, '{set_policy}("mixed_float16") before the model is built',
-        '{set_policy}("mixed_float16")\nmodel = build_model()', other_type=True,
+        '{set_policy}("mixed_float16")\nmodel = build_model()', unless=(its.sums_biases_by_an_op,), other_type=True,
+    ),
+    Row(
+        "mixed precision", KERAS & ON_TENSORFLOW,
+        '{set_policy}("mixed_float16") with jit_compile=True: without XLA, gradients of biases are summed by slow '
+        "16-bit atomics",
+        '{set_policy}("mixed_float16")\nmodel = build_model()\n' + COMPILE, when=(its.sums_biases_by_an_op,),
+        other_type=True,
     ),
     Row(
         "mixed precision", TORCH, f'torch.autocast("cuda", dtype=torch.bfloat16) {_AUTOCAST}',
