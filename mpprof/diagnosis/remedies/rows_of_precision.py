@@ -246,9 +246,14 @@ _WITHOUT_UNITS = tuple(
 )  # fmt: skip
 _AUTOCAST = "around the forward pass and the loss"
 SWITCH = (
-    Row(
-        "mixed precision", KERAS, '{set_policy}("mixed_float16") before the model is built',
-        '{set_policy}("mixed_float16")\nmodel = build_model()', unless=(its.sums_biases_by_an_op,), other_type=True,
+    *(
+        Row(
+            "mixed precision", on, '{set_policy}("mixed_float16") before the model is built',
+            '{set_policy}("mixed_float16")\nmodel = build_model()', unless=unless, other_type=True,
+        )
+        for on, unless in (
+            (KERAS - ON_TENSORFLOW, ()), (KERAS & ON_TENSORFLOW, (its.sums_biases_by_an_op,)),
+        )
     ),
     Row(
         "mixed precision", KERAS & ON_TENSORFLOW,
