@@ -291,9 +291,7 @@ def test_a_running_fit_without_a_trace_says_where_it_is_and_not_that_it_ended(
         seen.page.wait_for_function(f"was => ({step})() > was", arg=first)
         (tmp_path / "enough").touch()
         assert process.wait(60) == 0
-        seen.page.wait_for_function(
-            f"() => !({said})().startsWith('The training is running')"
-        )
+        seen.page.wait_for_function(f"() => !({said})().startsWith('The training is running')")
         seen.assert_quiet()
 
 

@@ -219,7 +219,9 @@ def test_another_run_is_shown_after_the_page_wrote_into_its_address(
         assert f"run={run}&" not in seen.page.url
         seen.page.go_back()
         seen.page.wait_for_function("was => location.href === was", arg=kept)
-        seen.page.wait_for_function(f"() => document.querySelector('#page h1')?.textContent.includes('{run}')")
+        seen.page.wait_for_function(
+            f"() => document.querySelector('#page h1')?.textContent.includes('{run}')"
+        )
     seen.assert_quiet()
 
 

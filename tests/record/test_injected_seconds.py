@@ -22,7 +22,15 @@ TRAININGS = (
 
 OFTEN = {
     "tensorflow": ("arrays", "PyDataset", "generator", "several steps a call", "loop"),
-    "jax": ("tf.data", "PyDataset of 8 workers", "generator", "two fits", "jit", "run eagerly", "mixed precision"),
+    "jax": (
+        "tf.data",
+        "PyDataset of 8 workers",
+        "generator",
+        "two fits",
+        "jit",
+        "run eagerly",
+        "mixed precision",
+    ),
 }
 """Those that every change is tried with, each on one of the two; the others cost a minute and a half."""
 RARELY = {backend: tuple(each for each in TRAININGS if each not in often) for backend, often in OFTEN.items()}
