@@ -131,11 +131,18 @@ def memory_from_the_driver_in_steps(steps: int = 6, calls: int = 4, *, until: in
 
 
 def begins_with_an_empty_queue(
-    steps: int = 6, *, trains: bool, marked: bool = True, ops: bool = True, product: float = 1300.0
+    steps: int = 6,
+    *,
+    trains: bool,
+    marked: bool = True,
+    ops: bool = True,
+    product: float = 1300.0,
+    early: float = 0.0,
 ) -> Kineto:
     """Steps that each read their result: short kernels as fast as they are launched, then a long product that
     hides the launches after it. `trains`: the product is of a gradient. Without marks they are parts that repeat,
-    and without `ops` the driver's calls alone are recorded, as Nsight Systems does."""
+    and without `ops` the driver's calls alone are recorded, as Nsight Systems does. `early`: so long before the
+    product ends the host no longer waits."""
     k = Kineto()
     for number in range(steps):
         at = (700.0 + product) * number
@@ -148,7 +155,7 @@ def begins_with_an_empty_queue(
             k.op("AddmmBackward0" if trains else "aten::linear", at + 608, 20)
             k.op("aten::mm", at + 610, 10, **square)
         k.launch(HALF, at + 612, at + 620, product)
-        k.host("cuda_runtime", "cudaDeviceSynchronize", at + 640, product - 10)
+        k.host("cuda_runtime", "cudaDeviceSynchronize", at + 640, product - 10 - early)
     return k
 
 

@@ -363,3 +363,12 @@ def test_between_two_waits_a_launching_host_that_gets_ahead_is_not_what_limits(
         assert "begins to wait for it (cudaDeviceSynchronize)" in got.summary
         assert ".item()" in got.remedies[0].text
         assert found.answer.code == "MP311"
+        (read,) = (each.text for each in got.remedies if each.text.startswith("read no value"))
+        assert "where more is to be launched" in read  # no step and no loss: nothing trains here
+
+
+def test_a_wait_that_ends_while_the_device_works_did_not_empty_its_queue(tmp_path: Path) -> None:
+    trace = windows.begins_with_an_empty_queue(trains=False, marked=False, steps=8, early=1_000.0)
+    found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
+    assert "MP302" in [each.code for each in found.findings]
+    assert "MP311" not in [each.code for each in found.findings]
