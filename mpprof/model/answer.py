@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from mpprof.model.frozen import frozen
-from mpprof.model.written import HIDDEN, LEFT_OUT, NULL, Code
+from mpprof.model.written import HIDDEN, LATER, LEFT_OUT, NULL, Code
 
 Kind = Literal["measured", "estimated", "float32", "window", "cpu", "records", "incomparable"]
 Leading = Literal["error", "learning", "inactive", "invalid", "time", "memory", "nothing"]
@@ -37,9 +37,14 @@ class Answer:
     because: Annotated[tuple[str, ...], "At most two sentences: what proves it, and what limits it."]
     do: Annotated[str, "The first remedy, in one line; empty where there is nothing to do."]
     code: Annotated[Code | None, "Of the first cause; null where nothing leads."]
-    floor: Annotated[str, HIDDEN] = (
-        ""  # why no more is to be gained: the step after all changes, by its parts
-    )
+    floor: Annotated[
+        str,
+        LATER,
+        "Why no more is to be gained: the step after all changes, by its parts, and what each is limited by; "
+        "empty where nothing is known of it.",
+    ] = ""
+    limits: Annotated[tuple[tuple[str, str], ...], HIDDEN] = ()
+    """Of each part of that step, as a picture has it: its segment, and in a few words what limits it."""
 
     @property
     def head(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from mpprof.diagnosis.answer import cause, nothing
-from mpprof.diagnosis.answer.floor import floor
+from mpprof.diagnosis.answer.floor import floor, limits
 from mpprof.diagnosis.answer.limits import because, idle
 from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.leading import BEFORE_COSTS, leads
@@ -41,6 +41,7 @@ def compose(report: Diagnosis) -> Answer:
         do=cause.to_do(found) if found is not None else _without_cause(view),
         code=code,
         floor=floor(view),
+        limits=limits(view),
     )
 
 

@@ -13,7 +13,7 @@ from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Class, Speedup
 from mpprof.model.answer import Kind
-from mpprof.model.device import DeviceFacts, DevicePeaks
+from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis, Finding
 
 
@@ -92,6 +92,12 @@ class View:
     def peaks(self) -> DevicePeaks | None:
         """Its peak rates; None: not known."""
         return None if self._facts is None else device_peaks.peaks(self._facts)
+
+    @property
+    def capability(self) -> tuple[int, int] | None:
+        """Its compute capability; None: not known, or of another maker's."""
+        facts = self._facts
+        return facts.compute_capability if facts is not None and facts.vendor in MAYBE_NVIDIA else None
 
     @property
     def device(self) -> str:
