@@ -24,7 +24,7 @@ STATEMENTS = {
     "mpprof/analysis": 10_720,
     "mpprof/api": 1_520,
     "mpprof/cli": 2_360,
-    "mpprof/diagnosis": 7_860,
+    "mpprof/diagnosis": 7_890,
     "mpprof/forecasts": 2_460,
     "mpprof/launch": 940,
     "mpprof/model": 2_880,

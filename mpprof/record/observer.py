@@ -41,9 +41,7 @@ class Observer:
     ) -> None:
         self._recorder, self._probe, self._calls, self._stop_on = recorder, probe, calls, stop_on
         self.stop: Callable[[], None] | None = None  # asks the training to stop
-        self.broke: Callable[[Seen, float | None], None] | None = (
-            None  # told of what breaks, with the scale before
-        )
+        self.broke: Callable[[Seen, float | None], None] | None = None  # told what breaks, and its scale
         self._scale_before: float | None = None
         self.schedule = Schedule(read_every)
         self.memory_on = False

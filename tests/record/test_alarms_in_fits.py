@@ -33,9 +33,7 @@ class Trouble:
 
 TROUBLES = {
     "endless_skips": Trouble(tuple(range(25, STEPS + 1)), 2.0**15, 34),
-    "loss_scale_low": Trouble(
-        (5, 6, 7), 4.0, 7
-    ),  # at a scale of 1, below which that of Keras 2 does not fall
+    "loss_scale_low": Trouble((5, 6, 7), 4.0, 7),  # at a scale of 1: that of Keras 2 falls no further
     "non_finite_loss": Trouble((40,), 2.0**15, 48),  # from step 33 on every 16th is read
 }
 BACKENDS = ("tensorflow", "tf_keras", "jax")
