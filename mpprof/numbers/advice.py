@@ -191,7 +191,7 @@ def of_updates(layers: Mapping[str, Any], rows: Sequence[Row]) -> Advice | None:
         (row for row in narrow if row.dtype == lost.dtype),
         key=lambda row: (row.update_lost or {})[lost.dtype],
     )
-    leaves = f"an update leaves {format_ratio(lost.share)} of all weights as they are in {lost.dtype}"
+    leaves = f"an update leaves {format_ratio(lost.share)} of the {lost.dtype} weights as they are"
     text = f"Keep the weights in float32: {leaves}."
     names = dict.fromkeys(row.layer for row in narrow if row.dtype == lost.dtype)
     lines = [

@@ -614,7 +614,7 @@ def test_a_gradient_that_rounds_to_0_at_a_dynamic_scale_that_is_never_large_enou
 
 def test_what_an_update_loses_of_16_bit_weights_is_told_with_its_remedy() -> None:
     lost = FirstBreak(
-        "head", "update", "an update leaves 92.1 % of all weights as they are in bfloat16", "underflow", None,
+        "head", "update", "an update leaves 92.1 % of the bfloat16 weights as they are", "underflow", None,
         "Keep the weights in float32: so.", 'keras.config.set_dtype_policy("mixed_bfloat16")',
     )  # fmt: skip
     records = c.facts("bfloat16", fits=(c.fit("bfloat16"),), layers=(c.layer("head"),))
