@@ -26,7 +26,7 @@ STATEMENTS = {
     "mpprof/cli": 2_360,
     "mpprof/diagnosis": 7_860,
     "mpprof/forecasts": 2_460,
-    "mpprof/launch": 940,
+    "mpprof/launch": 950,
     "mpprof/model": 2_880,
     "mpprof/numbers": 1_940,
     "mpprof/record": 6_150,
