@@ -50,7 +50,7 @@ def script_of(args: argparse.Namespace, command: str) -> Words:
         raise UsageError("a script on standard input cannot be run", next="Write it into a file")
     if _INTERPRETER.fullmatch(script[0]) and not Path(script[0]).exists():
         rest = " ".join(map(quoted, script[1:])) or "train.py"
-        raise UsageError(f"{script[0]} is no script", next=f"Leave it out: mpprof {command} {rest}")
+        raise UsageError(f"{script[0]} is not a script", next=f"Leave it out: mpprof {command} {rest}")
     if not Path(script[0]).exists():
         raise NotFoundError(f"there is no script {script[0]}", next="Check the path")
     return Words(tuple(script), script[0], Path(os.path.abspath(script[0])).stem)

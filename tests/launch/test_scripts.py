@@ -119,7 +119,7 @@ def test_a_training_in_a_spawned_process_is_not_recorded_and_that_is_said(tmp_pa
 def test_the_interpreter_is_no_script(tmp_path: Path) -> None:
     ran = launched("--logdir", "logs", "python3", "train.py", "--epochs", "2", cwd=tmp_path)
     assert ran.code == 2
-    assert "python3 is no script" in ran.err
+    assert "python3 is not a script" in ran.err
     assert "mpprof run train.py --epochs 2" in ran.err
 
 
