@@ -78,6 +78,28 @@ def test_the_rate_is_that_of_the_models_products_in_the_time_that_is_left() -> N
     )
 
 
+@pytest.mark.parametrize(("name", "base"), PAIRS)
+def test_the_picture_says_what_limits_each_part_of_the_last_bar(name: str, base: str | None) -> None:
+    document = report(samples.diagnosed(name, base))
+    limits = next(part for part in elements(why.content(document)) if getattr(part, "id", None) == "limits")
+    first, *items = [texts(item) for item in limits.children]
+    assert first == "What limits what is left:"
+    bar = next(bar for bar in flow.flow_of(document).bars if bar.key == "after")
+    if document.facts.limited_by == "host":
+        assert items == [f"the step {flow.words.duration(bar.ns)}: the host's launches"]
+        return
+    drawn = {flow.words.duration(part.ns) for part in bar.segments}
+    assert items
+    for item in items:
+        length = re.search(r"([\d.]+ (?:ms|µs)): \S", item).group(1)
+        assert length in drawn
+        if rate := re.search(
+            r"(\d+) % of (?:peak|bandwidth)$", item
+        ):  # as the sentence rounds it, where it names it
+            told = re.search(rf"{length} of [^,(]*?(?:at|\() ?([\d.]+) %", document.answer.floor)
+            assert told is None or round(float(told.group(1))) == pytest.approx(int(rate.group(1)), abs=1)
+
+
 def test_where_the_host_limits_it_is_named_and_float32_has_the_same_change() -> None:
     said = samples.diagnosed(*PAIRS[2]).answer.floor
     assert "2.33x over float32 (0.72x with the same change)" in said

@@ -46,7 +46,63 @@ def flow_of(document: Report, base: Time | None, query: str = "") -> html.Sectio
     unexplained = None if facts.unlike else facts.unexplained_ns
     if unexplained is not None and unexplained > SMALL_RATIO * (facts.step_ns or 0.0):
         note += f"; {words.unexplained(unexplained)}"
-    return cards.section(title, drawn, _legend(document, found), note=units.worded(note, document.time))
+    legends = _limits(document, found), _legend(document, found)
+    return cards.section(title, drawn, *legends, note=units.worded(note, document.time))
+
+
+_LEAST_LIMITED = 0.05
+"""Of the step after the changes: what limits a smaller part is not named."""
+
+
+def _limits(document: Report, found: flow.Flow) -> html.Ul | None:
+    """Return what limits each part of the last bar, in the bar's colours: why no more is to be gained. None
+    where the last bar is of something else, or nothing is known."""
+    bar, known = found.bars[-1] if found.bars else None, dict(document.answer.limits)
+    if bar is None or bar.key not in ("after", "step"):
+        return None
+    if "" in known:
+        whole = f"{words.WHOLE_STEP} {words.duration(bar.ns)}: "
+        items = [html.Li([whole, html.Strong(known[""])])]
+        return html.Ul(
+            [html.Li(words.LIMITED_BY), *items],
+            className="mp-legend mp-flow-legend mp-flow-limits",
+            id="limits",
+        )
+    said = [
+        (part, known[part.key])
+        for part in bar.segments
+        if part.key in known and part.ns >= _LEAST_LIMITED * bar.ns
+    ]
+    items = [
+        html.Li(
+            [
+                html.Span(
+                    className="mp-swatch", style=_hatched(part.kind) if bar.computed else _swatch(part.kind)
+                ),
+                f"{_limited(part)} {words.duration(part.ns)}: ",
+                html.Strong(limit),
+            ]
+        )
+        for part, limit in said
+    ]
+    if not items:
+        return None
+    return html.Ul(
+        [html.Li(words.LIMITED_BY), *items], className="mp-legend mp-flow-legend mp-flow-limits", id="limits"
+    )
+
+
+def _limited(part: flow.Segment) -> str:
+    """Return the name of a part in a word or two."""
+    kind = theme.FLOW_BAND_OF.get(part.kind, part.kind)
+    return part.name.lower() if kind == "wait" else theme.FLOW_WORDS[kind]
+
+
+def _hatched(kind: str) -> dict[str, str]:
+    """Return the hatching of what is computed."""
+    colour, ground = theme.FLOW_COLOURS[kind], "var(--mp-surface, #fff)"
+    lines = f"repeating-linear-gradient(135deg, {colour} 0 3px, {ground} 3px 5px)"
+    return {"background": lines, "border": f"1px solid {theme.FLOW_EDGES.get(kind, colour)}"}
 
 
 def _legend(document: Report, found: flow.Flow) -> html.Ul:
