@@ -121,7 +121,7 @@ def test_the_end_of_a_training_is_said_in_the_list(
         state = f"() => document.querySelector('#runs tr[data-run=\"{RUN}\"] .mp-chip')?.textContent"
         seen.page.wait_for_function(f"() => ({state})() === 'running'")
         getattr(training, how)()
-        seen.page.wait_for_function(f"said => ({state})() === said", arg=said, timeout=20_000)
+        seen.page.wait_for_function(f"said => ({state})() === said", arg=said)
         seen.assert_quiet()
 
 
@@ -132,7 +132,7 @@ def test_a_run_that_begins_in_an_empty_directory_is_noticed(chromium: Any, tmp_p
         seen.page.wait_for_selector("#page .mp-empty")
         shutil.copytree(SAMPLES / RUN, tmp_path / RUN)
         seen.look_again()
-        seen.page.wait_for_selector("#headline", timeout=20_000)
+        seen.page.wait_for_selector("#headline")
         seen.assert_quiet()
 
 
@@ -191,7 +191,7 @@ def test_zoom_and_chosen_runs_stay_while_a_training_runs_and_its_end_is_said(
     with training(tmp_path) as process, serving(tmp_path) as address:
         seen = visit(chromium, address, hurries=True)
         seen.page.goto(f"{address}/runs")
-        seen.page.wait_for_function(f"() => ({_STATE})() === 'running'", timeout=60_000)
+        seen.page.wait_for_function(f"() => ({_STATE})() === 'running'")
         seen.page.check('#runs tr[data-run="live"] input')
         drawn = seen.page.get_attribute("#runs", "data-drawn")
         seen.page.wait_for_function("was => document.querySelector('#runs').dataset.drawn !== was", arg=drawn)
@@ -218,7 +218,7 @@ def test_zoom_and_chosen_runs_stay_while_a_training_runs_and_its_end_is_said(
 
         (tmp_path / "enough").touch()
         assert process.wait(60) == 0
-        seen.page.wait_for_function(f"() => ({_STATE})() === 'ended'", timeout=20_000)
+        seen.page.wait_for_function(f"() => ({_STATE})() === 'ended'")
         seen.assert_quiet()
 
 
@@ -227,7 +227,7 @@ def test_a_killed_training_is_said_to_have_stopped_within_20_s(chromium: Any, tm
     with training(tmp_path) as process, serving(tmp_path) as address:
         lists, whys = (visit(chromium, address, hurries=True) for _ in range(2))
         lists.page.goto(f"{address}/runs")
-        lists.page.wait_for_function(f"() => ({_STATE})() === 'running'", timeout=60_000)
+        lists.page.wait_for_function(f"() => ({_STATE})() === 'running'")
         whys.page.goto(f"{address}/?run=live&baseline=none")
         whys.page.wait_for_selector("#state.mp-state-running")
         process.kill()
@@ -262,13 +262,13 @@ def test_an_error_that_ends_a_training_leads_the_page_that_followed_it(
     with training(tmp_path, fails) as process, serving(tmp_path) as address:
         lists, whys = (visit(chromium, address, hurries=True) for _ in range(2))
         lists.page.goto(f"{address}/runs")
-        lists.page.wait_for_function(f"() => ({_STATE})() === 'running'", timeout=60_000)
+        lists.page.wait_for_function(f"() => ({_STATE})() === 'running'")
         whys.page.goto(f"{address}/?run=live&baseline=none")
         whys.page.wait_for_selector("#state.mp-state-running")
         (tmp_path / "enough").touch()
         assert process.wait(60) == 1
-        lists.page.wait_for_function(f"() => ({_STATE})() === 'failed'", timeout=60_000)
-        whys.page.wait_for_selector("#state.mp-state-failed", timeout=60_000)
+        lists.page.wait_for_function(f"() => ({_STATE})() === 'failed'")
+        whys.page.wait_for_selector("#state.mp-state-failed")
         assert re.fullmatch(said, whys.text("headline"))
         assert "end on record" not in whys.text("because")
         for each in (lists, whys):
@@ -283,7 +283,7 @@ def test_a_running_fit_without_a_trace_says_where_it_is_and_not_that_it_ended(
         seen.page.goto(f"{address}/?run=live&baseline=none")
         said = "() => document.querySelector('#headline')?.textContent || ''"
         step = f"() => Number((({said})().match(/^The training is running: step ([\\d,]+)\\.$/) || [])[1]?.replace(',', ''))"
-        seen.page.wait_for_function(f"() => ({step})() > 0", timeout=60_000)
+        seen.page.wait_for_function(f"() => ({step})() > 0")
         first = seen.page.evaluate(step)
         shown = seen.page.inner_text("#page")
         assert "killed" not in shown
@@ -291,9 +291,7 @@ def test_a_running_fit_without_a_trace_says_where_it_is_and_not_that_it_ended(
         seen.page.wait_for_function(f"was => ({step})() > was", arg=first)
         (tmp_path / "enough").touch()
         assert process.wait(60) == 0
-        seen.page.wait_for_function(
-            f"() => !({said})().startsWith('The training is running')", timeout=20_000
-        )
+        seen.page.wait_for_function(f"() => !({said})().startsWith('The training is running')")
         seen.assert_quiet()
 
 
@@ -327,6 +325,6 @@ def test_a_running_fit_says_when_its_profile_opens_and_shows_it_once_it_has(
         assert seen.page.is_visible("#state.mp-state-running")
         (tmp_path / "enough").touch()
         assert process.wait(120) == 0
-        lists.page.wait_for_function(f"() => ({_STATE})() === 'ended'", timeout=60_000)
+        lists.page.wait_for_function(f"() => ({_STATE})() === 'ended'")
         for each in (lists, seen):
             each.assert_quiet()

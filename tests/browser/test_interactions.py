@@ -143,7 +143,7 @@ def test_the_keys_of_the_timeline_need_no_focus_and_leave_fields_alone(
     seen.page.wait_for_selector("#tl-panel .mp-panel-title")
     seen.page.focus("#tl-find")
     seen.page.keyboard.type("wd0")
-    seen.page.wait_for_function("() => document.querySelector('#tl-found').textContent")
+    seen.page.wait_for_function("() => document.querySelector('#tl-found')?.textContent")
     assert seen.page.evaluate(_WINDOW) == whole
     seen.page.click(".mp-nav a >> text=Layers")  # another page: its keys are its own
     seen.page.wait_for_selector("#layers-run")
@@ -219,7 +219,9 @@ def test_another_run_is_shown_after_the_page_wrote_into_its_address(
         assert f"run={run}&" not in seen.page.url
         seen.page.go_back()
         seen.page.wait_for_function("was => location.href === was", arg=kept)
-        seen.page.wait_for_function(f"() => document.querySelector('#page h1').textContent.includes('{run}')")
+        seen.page.wait_for_function(
+            f"() => document.querySelector('#page h1')?.textContent.includes('{run}')"
+        )
     seen.assert_quiet()
 
 
@@ -231,7 +233,7 @@ def test_code_to_change_is_copied(chromium: Any, sample_server: str) -> None:
     wanted = button.get_attribute("data-copy")
     assert button.locator("xpath=../code").inner_text() == wanted
     button.click()
-    seen.page.wait_for_function("() => document.querySelector('#whatif .mp-copy').textContent === 'copied'")
+    seen.page.wait_for_function("() => document.querySelector('#whatif .mp-copy')?.textContent === 'copied'")
     assert seen.page.evaluate("navigator.clipboard.readText()") == wanted
     seen.assert_quiet()
 

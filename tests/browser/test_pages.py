@@ -267,12 +267,12 @@ def test_choosing_a_run_writes_the_link_and_draws_its_page(chromium: Any, fake_s
     seen.page.click("#run")
     seen.page.get_by_role("option", name="laptop-cpu").click()
     seen.page.wait_for_function(
-        "() => document.querySelector('#headline').textContent.includes('used a CPU')"
+        "() => document.querySelector('#headline')?.textContent.includes('used a CPU')"
     )
     assert "run=cpu" in seen.page.url
     assert "baseline=none" in seen.page.url
     seen.page.go_back()
-    seen.page.wait_for_function("() => document.querySelector('#headline').textContent.includes('1.07x')")
+    seen.page.wait_for_function("() => document.querySelector('#headline')?.textContent.includes('1.07x')")
     assert seen.page.input_value("#run").startswith("resnet-mixed")
     seen.assert_quiet()
 
@@ -323,7 +323,7 @@ def test_the_choosers_show_the_run_of_the_address_before_the_server_answers_for_
     assert seen.page.input_value("#run").startswith("laptop-cpu")
     assert seen.page.input_value("#baseline") == ""
     seen.page.go_back()
-    seen.page.wait_for_function("() => document.querySelector('#headline').textContent.includes('1.07x')")
+    seen.page.wait_for_function("() => document.querySelector('#headline')?.textContent.includes('1.07x')")
     assert seen.page.input_value("#run").startswith("resnet-mixed")
     assert seen.page.input_value("#baseline").startswith("resnet-fp32")
     assert len(asked) >= 2

@@ -32,7 +32,7 @@ _CUT = """() => { const box = document.querySelector('#runs .mp-scroll');
 
 def open_list(seen: Visit) -> None:
     seen.page.goto(f"{seen.base}/runs")
-    seen.page.wait_for_function(_ALL_FILLED, timeout=120_000)
+    seen.page.wait_for_function(_ALL_FILLED)
 
 
 def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
@@ -42,7 +42,7 @@ def test_the_list_of_runs_is_the_landing_page_and_says_which_to_look_at(
     seen.page.goto(sample_server + "/")
     seen.page.wait_for_selector("#runs[data-drawn]")
     assert seen.page.url.endswith("/runs")
-    seen.page.wait_for_function(_ALL_FILLED, timeout=120_000)
+    seen.page.wait_for_function(_ALL_FILLED)
     row = '#runs tr[data-run="v100-odd-vocabulary-mixed-float16"]'
     document = to_json(source.report("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"))
     cell = f'{row} [data-field="%s"]'
@@ -105,7 +105,7 @@ def test_the_list_is_sorted_by_any_column_and_back_and_the_order_is_in_the_link(
     assert first == slowest[0]  # by its whole name, as no experiment stands above it
     again = visit(chromium, sample_server)
     again.page.goto(seen.page.url)
-    again.page.wait_for_function(_ALL_FILLED, timeout=120_000)
+    again.page.wait_for_function(_ALL_FILLED)
     assert _order(again) == slowest
     assert again.page.get_attribute("#runs th[data-field='step']", "aria-sort") == "descending"
     seen.page.click(heading % "step")
@@ -279,11 +279,11 @@ def test_which_run_to_look_at_is_judged_once_all_are_read_and_a_search_finds_row
     seen.page.route("**/run.json*", lambda route: held.append(route))
     seen.page.goto(f"{sample_server}/runs")
     count = len(LogDirectory(SAMPLES).entries())
-    worst = "() => document.querySelector('#runs-worst').textContent"
+    worst = "() => document.querySelector('#runs-worst')?.textContent"
     seen.page.wait_for_function(f"said => ({worst})() === said", arg=f"Reading 0 of {count}")
     seen.page.wait_for_function("() => document.querySelectorAll('#runs [aria-busy]').length > 0")
     seen.page.unroute("**/run.json*")  # which lets those go that were held
-    seen.page.wait_for_function(f"() => ({worst})()?.startsWith('Look at first: ')", timeout=120_000)
+    seen.page.wait_for_function(f"() => ({worst})()?.startsWith('Look at first: ')")
     assert seen.page.locator("#runs [aria-busy]").count() == 0
     seen.page.fill("#runs-search", "gtx1080ti float16")
     shown = seen.page.locator("#runs tr[data-run]:visible")

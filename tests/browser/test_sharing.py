@@ -97,7 +97,7 @@ def test_the_page_is_copied_as_markdown_and_as_a_link(chromium: Any, sample_serv
     for kind, said in (("markdown", "Markdown copied"), ("link", "link copied")):
         seen.page.click(f"[data-share={kind}]")
         seen.page.wait_for_function(
-            "said => document.querySelector('#share-said').textContent === said", arg=said
+            "said => document.querySelector('#share-said')?.textContent === said", arg=said
         )
         text = seen.page.evaluate("navigator.clipboard.readText()")
         expected = {

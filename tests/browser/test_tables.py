@@ -29,7 +29,7 @@ def test_filters_speak_the_units_that_are_shown(chromium: Any, sample_server: st
     assert again.column("kernels", "ns") == seen.column("kernels", "ns")
     seen.page.click("#kernels button:text-is('clear filters')")
     seen.page.wait_for_function(
-        "n => +document.querySelector('#kernels').dataset.found === n", arg=len(whole)
+        "n => +document.querySelector('#kernels')?.dataset.found === n", arg=len(whole)
     )
     again.assert_quiet()
     seen.assert_quiet()
@@ -88,21 +88,21 @@ def test_dots_of_the_roofline_pick_rows_and_a_scope_of_the_icicle_filters(
                    const off = plot.data.find(each => each.name === 'matrix work off Tensor Cores');
                    plot.emit('plotly_selected', {points: off.customdata.map(customdata => ({customdata}))}); }"""
     )
-    seen.page.wait_for_function("n => +document.querySelector('#ops').dataset.found < n", arg=len(whole))
+    seen.page.wait_for_function("n => +document.querySelector('#ops')?.dataset.found < n", arg=len(whole))
     assert all("logits" in name for name in seen.column("ops", "short"))
     seen.open_well(f"/layers{VOCABULARY}")
     seen.page.click('#layers-run [data-layer="logits"] >> nth=0')
-    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found === 1")
+    seen.page.wait_for_function("() => +document.querySelector('#layers')?.dataset.found === 1")
     assert seen.column("layers", "short") == ["logits"]  # and not logits_float beside it
     seen.page.click('#layers-run [data-layer="block_*"] >> nth=0')
-    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found > 3")
+    seen.page.wait_for_function("() => +document.querySelector('#layers')?.dataset.found > 3")
     shown = seen.column("layers", "short")
     assert len(shown) % 3 == 0
     assert {name.partition("/")[0] for name in shown} == {"block_0", "block_1", "block_2"}
     seen.page.click('#layers-run [data-layer="block_*/up"] >> nth=0')
-    seen.page.wait_for_function("() => +document.querySelector('#layers').dataset.found === 3")
+    seen.page.wait_for_function("() => +document.querySelector('#layers')?.dataset.found === 3")
     seen.page.click('#layers-run [data-layer="block_*/up"] >> nth=0')  # once more: all
-    seen.page.wait_for_function("n => +document.querySelector('#layers').dataset.found > n", arg=len(shown))
+    seen.page.wait_for_function("n => +document.querySelector('#layers')?.dataset.found > n", arg=len(shown))
     seen.assert_quiet()
 
 

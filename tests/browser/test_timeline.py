@@ -157,7 +157,7 @@ def test_the_timeline_is_searched_and_walked_by_keys(chromium: Any, sample_serve
     seen.page.keyboard.press("/")
     seen.page.keyboard.type("logits/")
     seen.page.wait_for_function(
-        "n => document.querySelector('#tl-found').textContent === `${n} found`", arg=everywhere["found"]
+        "n => document.querySelector('#tl-found')?.textContent === `${n} found`", arg=everywhere["found"]
     )
     title = "() => document.querySelector('#tl-panel .mp-panel-title')?.textContent"
     seen.page.keyboard.press("Enter")

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 from tests.paths import ROOT
 
 CHROMIUM = Path("/usr/bin/chromium")
+PATIENCE_MS = 120_000
+"""How long a page is waited for: a busy machine is slow, and a page that never comes fails all the same."""
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -37,6 +39,7 @@ class Visit:
     hosts: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.page.set_default_timeout(PATIENCE_MS)
         for event, heard in self._heard().items():
             self.page.on(event, heard)
 
@@ -52,7 +55,7 @@ class Visit:
         context.clear_permissions()
         context.clear_cookies()
         self.page.unroute_all(behavior="ignoreErrors")
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(PATIENCE_MS)
         if self.page.url.startswith("http"):
             self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
         self.page.goto("about:blank")

@@ -6,8 +6,9 @@ In a process of the backend's own.
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +114,15 @@ class Clock:
         self.now += round(seconds * 1e9)
 
 
-def on_own_clock(folder: Path, backend: str = "jax") -> None:
-    """Do `measured` on an injected clock."""
-    clock = Clock()
-    measured(folder, 0.05, cells_on_own_clock(backend), backend, clock)
+def on_own_clock(folder: Path, trainings: Collection[str], backend: str) -> None:
+    """Do `measured` with these trainings on an injected clock."""
+    cells = {of: places for of, places in cells_on_own_clock(backend).items() if of in trainings}
+    measured(folder, 0.05, cells, backend, Clock())
+
+
+def on_own_clock_on_jax(folder: Path) -> None:
+    """Do so with the trainings that the environment names."""
+    on_own_clock(folder, os.environ["TRAININGS"].split("|"), "jax")
 
 
 class Waits:

@@ -11,12 +11,30 @@ import pytest
 from tests.record.processes import done, done_on_jax
 
 pytestmark = pytest.mark.framework
+Trainings = dict[str, tuple[str, ...]]
 
 TRAININGS = (
     "arrays", "tf.data", "PyDataset", "PyDataset of 8 workers", "generator", "two fits", "several steps a call",
     "jit", "run eagerly", "mixed precision", "loop",
 )  # fmt: skip
 """Those of `injected.TRAININGS` that there are on TensorFlow and JAX; Keras is not imported to list the tests."""
+
+
+OFTEN = {
+    "tensorflow": ("arrays", "PyDataset", "generator", "several steps a call", "loop"),
+    "jax": (
+        "tf.data",
+        "PyDataset of 8 workers",
+        "generator",
+        "two fits",
+        "jit",
+        "run eagerly",
+        "mixed precision",
+    ),
+}
+"""Those that every change is tried with, each on one of the two; the others cost a minute and a half."""
+RARELY = {backend: tuple(each for each in TRAININGS if each not in often) for backend, often in OFTEN.items()}
+CHOSEN = [pytest.param(OFTEN, id="often"), pytest.param(RARELY, id="rarely", marks=pytest.mark.full)]
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -38,29 +56,31 @@ def test_what_can_be_put_where(keras: Any) -> None:
         assert place in ("", *injected.HELD_BY)
 
 
-def assert_each_is_held(found: list[dict[str, Any]], backend: str) -> None:
+def assert_each_is_held(found: list[dict[str, Any]], backend: str, trainings: tuple[str, ...]) -> None:
     from tests.record import injected
 
     cells = injected.cells_on_own_clock(backend)
     assert [(row["training"], row["place"]) for row in found] == [
-        (of, at) for of in cells for at in cells[of]
+        (of, at) for of in cells if of in trainings for at in cells[of]
     ]
     assert [said for row in found for said in injected.wrong(row, backend)] == []
 
 
-def test_on_a_clock_of_its_own_on_tensorflow(keras: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("chosen", CHOSEN)
+def test_on_a_clock_of_its_own_on_tensorflow(keras: Any, tmp_path: Path, chosen: Trainings) -> None:
     from tests.record import injected
 
-    injected.on_own_clock(tmp_path, "tensorflow")
-    assert_each_is_held(rows(tmp_path), "tensorflow")
+    injected.on_own_clock(tmp_path, chosen["tensorflow"], "tensorflow")
+    assert_each_is_held(rows(tmp_path), "tensorflow", chosen["tensorflow"])
 
 
-def test_on_a_clock_of_its_own_on_jax(keras: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("chosen", CHOSEN)
+def test_on_a_clock_of_its_own_on_jax(keras: Any, tmp_path: Path, chosen: Trainings) -> None:
     pytest.importorskip("jax")
     from tests.record import injected
 
-    done_on_jax(injected.on_own_clock, tmp_path)
-    assert_each_is_held(rows(tmp_path), "jax")
+    done_on_jax(injected.on_own_clock_on_jax, tmp_path, TRAININGS="|".join(chosen["jax"]))
+    assert_each_is_held(rows(tmp_path), "jax", chosen["jax"])
 
 
 @pytest.mark.full

@@ -18,7 +18,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_on_a_clock_of_its_own_on_torch(tmp_path: Path) -> None:
-    injected.on_own_clock(tmp_path, "torch")
+    injected.on_own_clock(tmp_path, injected.TRAININGS, "torch")
     assert [said for row in rows(tmp_path) for said in injected.wrong(row, "torch")] == []
 
 
