@@ -8,7 +8,7 @@ from mpprof.analysis.memory.out_of_memory import read
 from mpprof.diagnosis.after_changes import OFF_UNITS, Parts, baseline_after, left_after, parts_of, paying
 from mpprof.diagnosis.answer.kept import Part, why
 from mpprof.diagnosis.answer.view import View
-from mpprof.diagnosis.leading import causes, changes_type
+from mpprof.diagnosis.leading import causes, changes_type, leads
 from mpprof.diagnosis.wording import CLASS_WORDS, sentence
 from mpprof.model.account import IDLE_CLASSES, SHOWN_AS, Account, Class
 from mpprof.model.finding import Finding
@@ -80,13 +80,15 @@ def _of_memory(view: View) -> str:
 @frozen
 class _Changed:
     """The step after the changes of `done`, and its parts; None: not known. `other_type`: the first change
-    goes back to the baseline's type, of which no parts are known: they are those of the step as it is."""
+    goes back to the baseline's type, of which no parts are known: they are those of the step as it is.
+    `unsized`: there is a change, and what it gains is not known."""
 
     step_ns: float
     done: tuple[Finding, ...]
     left: Parts | None
     by_host: bool
     other_type: bool
+    unsized: bool
 
 
 def _changed(view: View) -> _Changed | None:
@@ -101,7 +103,13 @@ def _changed(view: View) -> _Changed | None:
     after = plan.best_step_ns if plan and codes else account.step_ns
     slices = account.main.slices
     left = left_after(slices, done, after) if done else parts_of(slices)
-    return _Changed(after, done, left, bool(plan and codes and plan.floor.by == "host"), other_type)
+    unsized = (
+        not done
+        and first is not None
+        and first.code == leads(report)[1]
+        and (plan is None or first.gain_ns_per_step is None)
+    )
+    return _Changed(after, done, left, bool(plan and codes and plan.floor.by == "host"), other_type, unsized)
 
 
 def _of_time(view: View, most: int, *, both: bool) -> str:
@@ -113,7 +121,7 @@ def _of_time(view: View, most: int, *, both: bool) -> str:
         head = f"no step is marked, so that no gain is known; the window's {format_ns(report.window.step_ns)}"
         return f"{head}: {_consists(view, report.window, parts_of(report.window.main.slices), (), most)}"
     back = now.other_type or _slower_on_cpu(view)
-    head = _in_other_type(view) if back else _head(view, now.done, now.step_ns, both=both)
+    head = _in_other_type(view) if back else _head(view, now, both=both)
     if now.by_host:
         return f"{head}: the host needs that long for the launches that are left"
     if report.unlike:
@@ -138,14 +146,16 @@ def _as_profiled(view: View, account: Account) -> str:
     return f"{of} are {CLASS_WORDS[first.classes[0]]}{on}"
 
 
-def _head(view: View, done: Sequence[Finding], after: float, *, both: bool) -> str:
+def _head(view: View, now: _Changed, *, both: bool) -> str:
     """Return the step after all changes, against the baseline where there is one: as it is, and with the same
     changes."""
-    account, speedup = view.report.account, view.comparison
+    account, speedup, done, after = view.report.account, view.comparison, now.done, now.step_ns
     one = account.unit if account and account.unit != "window" else "step"
     off = ", in float32," if view.kind == "float32" and view.report.how_to_switch else ""
+    if now.unsized:
+        return f"what the change gains of the {format_ns(after)} {one} is not known"
     if not done:
-        return f"no change was found that makes the {format_ns(after)} {one} shorter"
+        return f"no change was found that makes the {format_ns(after)} {one} shorter{off.strip(',')}"
     many = "changes" if len(done) > 1 else "change"
     said = f"after {'all changes' if len(done) > 1 else 'the change'}{off} about {format_ns(after)} a {one}"
     base = speedup.baseline_step_ns if speedup else None

@@ -133,7 +133,7 @@ def _off(view: View) -> Why:
 _WAITS: dict[Class, Why] = {
     "idle_launch": Why("that the host needs", "the host"),
     "idle_between_steps": Why("that is not the GPU's", "the loop"),
-    "idle_input": Why("that no change found removes", "the input"),
+    "idle_input": Why("while the host makes batches", "the input"),
 }
 
 
