@@ -507,9 +507,11 @@ def test_a_switch_of_a_remedy_changes_its_figures_and_moves_nothing(
         assert seen.page.evaluate(_PLACES) == places, at
         left = (1 << switches.count()) - (2 << at)
         assert words.duration(steps[left]) in seen.page.evaluate(said)[0]
+        assert not seen.page.is_visible("#limits")  # of the step after all changes
     for at in range(switches.count()):
         switches.nth(at).click()
     assert seen.page.evaluate(said) == every
+    assert seen.page.is_visible("#limits")
     assert every[1] == "about 3.01x over float32 with the same changes"
     seen.assert_quiet()
 

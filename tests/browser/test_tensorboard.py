@@ -64,7 +64,7 @@ def test_the_tab_shows_each_run_and_breaks_no_rule_of_tensorboard(chromium: Any,
     known = LogDirectory(SAMPLES)
     said = known.report(NAMES[1], NAMES[0]).answer.sentence
     frame.locator(f"#headline:text-is('{said}')").wait_for()
-    assert frame.locator("#flow > svg").count() == 1
+    assert frame.locator("#flow .mp-flow").count() == 1
     assert sorted(frame.locator("#mpprof-run option").all_inner_texts()) == sorted(NAMES)
     total = frame.locator("#whatif-total").inner_text()
     frame.locator(".mp-switch").first.click()

@@ -19,7 +19,7 @@ from mpprof.report import brief, markdown, text
 from mpprof.report.json import report
 from mpprof.report.to_json import to_json
 from tests import samples
-from tests.dashboards.test_compare_page import texts
+from tests.dashboards.test_compare_page import find, texts
 from tests.paths import SHARED
 from tests.traces.conftest import needs_shared
 
@@ -76,6 +76,25 @@ def test_the_rate_is_that_of_the_models_products_in_the_time_that_is_left() -> N
     assert float(percent) == pytest.approx(
         100 * flops / V100_FP16_FLOPS_PER_S / (float(left) * 1e-3), rel=0.05
     )
+
+
+@pytest.mark.parametrize(("name", "base"), PAIRS)
+def test_the_picture_says_what_limits_each_part_of_the_last_bar(name: str, base: str | None) -> None:
+    document = report(samples.diagnosed(name, base))
+    first, *items = [" ".join(texts(item).split()) for item in find(why.content(document), "limits").children]
+    assert first == "Why each part stays:"
+    bar = next(bar for bar in flow.flow_of(document).bars if bar.key == "after")
+    if document.facts.limited_by == "host":
+        assert items == [f"all of it {flow.words.duration(bar.ns)}: the host's launches"]
+        return
+    drawn = {flow.words.duration(part.ns) for part in bar.segments}
+    assert items
+    for item in items:
+        length = re.search(r"([\d.]+ (?:ms|µs)): \S", item).group(1)
+        assert length in drawn
+        if rate := re.search(r"(\d+) % of (?:peak|bandwidth)$", item):  # the sentence names the longest alone
+            told = re.search(rf"{length} of [^,(]*?(?:at|\() ?([\d.]+) %", document.answer.floor)
+            assert told is None or float(told.group(1)) == pytest.approx(int(rate.group(1)), abs=0.51)
 
 
 def test_where_the_host_limits_it_is_named_and_float32_has_the_same_change() -> None:

@@ -22,6 +22,8 @@
       cell.textContent = on && all[upTo] ? all[upTo].step : "\u2014";
     });
     flow(now);
+    var limits = document.getElementById("limits"); /* of the step after all changes alone */
+    if (limits) limits.style.visibility = (mask & known) === known ? "" : "hidden";
   }
   /* The bar after the changes: its segments, as long as the report says they are, one after the other. */
   function flow(now) {

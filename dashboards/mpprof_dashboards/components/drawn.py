@@ -35,9 +35,10 @@ def flow_of(document: Report, base: Time | None, query: str = "") -> html.Sectio
     known."""
     found = flow.flow_of(document, base)
     title = units.worded("One step, where its time goes", document.time)
-    drawn = drawing(flow.draw(found, title, query), "mp-flow-place mp-card", id="flow")
-    if drawn is None:
+    bars = drawing(flow.draw(found, title, query), "mp-flow-place")
+    if bars is None:
         return None
+    drawn = html.Div([bars, _limits(document, found)], className="mp-card", id="flow")
     facts, note = document.facts, "every class on one scale"
     if any(bar.computed for bar in found.bars):
         note += "; hatched: computed"
@@ -49,6 +50,37 @@ def flow_of(document: Report, base: Time | None, query: str = "") -> html.Sectio
     return cards.section(title, drawn, _legend(document, found), note=units.worded(note, document.time))
 
 
+_LEAST_LIMITED = 0.05
+"""Of the step after the changes: what limits a smaller part is not named."""
+
+
+def _limits(document: Report, found: flow.Flow) -> html.Ul | None:
+    """Return what limits each part of the last bar, in the bar's colours: why no more is to be gained. None
+    where the last bar is of something else, or nothing is known."""
+    bar, known = found.bars[-1] if found.bars else None, dict(document.answer.limits)
+    if bar is None or bar.key not in ("after", "step"):
+        return None
+    said = [
+        (_drawn_as(part.kind, computed=bar.computed), _limited(part), part.ns, known[part.key])
+        for part in bar.segments
+        if part.key in known and part.ns >= _LEAST_LIMITED * bar.ns
+    ]
+    if "" in known:
+        said = [(None, words.ALL_OF_IT, bar.ns, known[""])]
+    items = [
+        html.Li([swatch, f"{name} {words.duration(ns)}: ", html.Strong(limit)])
+        for swatch, name, ns, limit in said
+    ]
+    head, look = html.Li(words.LIMITED_BY), "mp-legend mp-flow-limits"
+    return html.Ul([head, *items], className=look, id="limits") if items else None
+
+
+def _limited(part: flow.Segment) -> str:
+    """Return the name of a part in a word or two."""
+    kind = theme.FLOW_BAND_OF.get(part.kind, part.kind)
+    return part.name.lower().partition(",")[0] if kind == "wait" else theme.FLOW_WORDS[kind]
+
+
 def _legend(document: Report, found: flow.Flow) -> html.Ul:
     """Return what the colours and greys of the bars are; a kind that stands alone in its bar names itself."""
     kinds = {part.kind for bar in found.bars if len(bar.segments) > 1 for part in bar.segments}
@@ -56,15 +88,7 @@ def _legend(document: Report, found: flow.Flow) -> html.Ul:
     units = matrix_units(document)
     return html.Ul(
         [
-            html.Li(
-                [
-                    html.Span(
-                        className="mp-swatch mp-k-unknown" if kind in theme.DOTTED else "mp-swatch",
-                        style={} if kind in theme.DOTTED else _swatch(kind),
-                    ),
-                    theme.of_units(said[kind], units),
-                ]
-            )
+            html.Li([_drawn_as(kind), theme.of_units(said[kind], units)])
             for kind in theme.FLOW_COLOURS
             if kind in kinds
         ],
@@ -72,10 +96,14 @@ def _legend(document: Report, found: flow.Flow) -> html.Ul:
     )
 
 
-def _swatch(kind: str) -> dict[str, str]:
-    edge = theme.FLOW_EDGES.get(kind)
+def _drawn_as(kind: str, *, computed: bool = False) -> html.Span:
+    """Return a kind of time as the bars show it; what is computed is hatched there."""
+    if kind in theme.DOTTED and not computed:
+        return html.Span(className="mp-swatch mp-k-unknown")
+    colour, edge = theme.FLOW_COLOURS[kind], theme.FLOW_EDGES.get(kind)
+    look = "mp-swatch mp-swatch-hatched" if computed else "mp-swatch"
     border = {"border": f"1px solid {edge}"} if edge else {}
-    return {"background": theme.FLOW_COLOURS[kind]} | border
+    return html.Span(className=look, style={"background-color": colour} | border)
 
 
 def scale_of(document: Report, table: StepTable | None) -> sparks.Curve | None:

@@ -376,7 +376,7 @@ def _end_before(extents: Mapping[str, tuple[float, float]], kind: str) -> float:
 
 # --- the drawing -------------------------------------------------------------------------------------------
 
-_HEIGHT, _LOW_HEIGHT, _ROOM_FOR_BANDS, _GAP, _TOP = 30, 22, 54, 36, 18
+_HEIGHT, _LOW_HEIGHT, _ROOM_FOR_BANDS, _GAP, _TOP = 30, 22, 46, 31, 18
 _NARROW = 759
 """Pixels of a drawing up to which names stand above the bars, and nothing beside them (mpprof.css)."""
 _MIDDLE = 4.5

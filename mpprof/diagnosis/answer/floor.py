@@ -23,11 +23,13 @@ MOST_PARTS, LEAST_RATIO, ENOUGH_RATIO = 3, 0.1, 0.75
 
 
 def limits(view: View) -> tuple[tuple[str, str], ...]:
-    """Return what limits each part of the step after all changes: its segment in a picture, and a few
-    words."""
+    """Return what limits each part of the step after all changes: its segment in a picture, and a few words;
+    of all of it, "", where the host does."""
     account, now = view.report.account, _changed(view)
-    if account is None or now is None or now.left is None or now.by_host or view.report.unlike:
+    if account is None or now is None or now.left is None or view.report.unlike:
         return ()
+    if now.by_host:
+        return (("", "the host's launches"),)
     found = ((part.key, why(view, account, part, now.done).short) for part in _parts(now.left))
     return tuple((key, short) for key, short in found if short)
 

@@ -77,7 +77,7 @@ _SHORT = Why("in kernels so short that starting them takes the time", "short ker
 _SMALL = Why("in products too small to fill the card", "small products")
 _ODD = Why("of an odd size, which loads slowly", "odd size")
 _OLDER = Why("in kernels made for older cards", "older kernels")
-_BYTES = Why("with little to multiply for each byte", "memory")
+_BYTES = Why("with little to multiply for each byte", "memory-bound")
 _OPEN = Why()
 
 
@@ -151,7 +151,11 @@ def _wait(main: Class, cells: Sequence[Cell]) -> Why:
         return Why("between kernels in the queue", "between kernels")
     if most.startswith(HOST_RUNS):
         return Why(f"while {most}", "the host")
-    return Why(f"for {most}", "the host") if most else Why("whose cause the trace does not show")
+    return (
+        Why(f"for {most}", "the host")
+        if most
+        else Why("whose cause the trace does not show", "no cause recorded")
+    )
 
 
 def _copies(account: Account, part: Part, busy: float) -> Why:
@@ -159,7 +163,7 @@ def _copies(account: Account, part: Part, busy: float) -> Why:
     work = sum(cell.busy_ns_per_step for cell in account.main.cells) - busy
     if part.ns > work:
         return Why("longer than the work that could hide them", "nothing hides them")
-    return Why("that no change found hides", "")
+    return Why("that no change found hides", "no change found")
 
 
 def _type(part: Part, cells: Sequence[Cell], busy: float, *, halved: bool, rated: bool) -> Why:
@@ -169,7 +173,7 @@ def _type(part: Part, cells: Sequence[Cell], busy: float, *, halved: bool, rated
         return _OPEN
     wide = sum(cell.busy_ns_per_step for cell in cells if cell.precision in ("fp32", "tf32"))
     if halved and wide >= 0.5 * busy:
-        return Why("then in 16 bits", "16 bits")
+        return Why("then in 16 bits", "in 16 bits")
     if rated:
         return _OPEN
     if wide >= 0.5 * busy:
@@ -177,12 +181,12 @@ def _type(part: Part, cells: Sequence[Cell], busy: float, *, halved: bool, rated
             return Why("of the loss, in float32", "float32 loss")
         if part.classes[0] == "optimizer":
             return Why("in float32, as the weights are", "float32 weights")
-        return Why("in float32", "float32")
+        return Why("in float32", "in float32")
     narrow = sum(cell.busy_ns_per_step for cell in cells if cell.precision in NARROW)
     return (
-        Why("in 16 bits already", "16 bits")
+        Why("in 16 bits already", "in 16 bits already")
         if narrow >= 0.5 * busy
-        else Why("usually memory-bound", "memory")
+        else Why("usually memory-bound", "memory-bound")
     )
 
 
