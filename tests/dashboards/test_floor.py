@@ -138,11 +138,14 @@ def test_a_part_says_what_its_kernels_show_of_why_it_stays(name: str, said: str)
 
 
 def test_idling_that_no_cause_takes_says_what_the_host_does_meanwhile() -> None:
-    """Of what is not launching, 10.9 of 13.1 ms are while `GatherV2` and its like run on the host."""
+    """Of what is not launching, 10.9 of 13.1 ms are while `GatherV2` and its like run on the host. Seen: "ops on the
+    CPU" at what is left once they do not."""
     found = samples.diagnosed("recorded-h200-transformer-mixed-float16")
     without = replace(found, findings=tuple(each for each in found.findings if each.code != "MP306"))
     assert " ms of idling while ops run on the CPU" in compose(without).floor
     assert "ops run on the CPU" not in found.answer.floor
+    assert dict(compose(without).limits)["idle_other"] == "ops on the CPU"
+    assert dict(found.answer.limits)["idle_other"] == "between kernels"
 
 
 @pytest.mark.parametrize("name", samples.NAMES)

@@ -86,7 +86,7 @@ def why(view: View, account: Account, part: Part, done: Sequence[Finding]) -> Wh
     main = part.classes[0]
     cells = [cell for cell in account.main.cells if cell.category in part.classes]
     if main in IDLE_CLASSES:
-        return _wait(main, cells)
+        return _wait(main, cells, done)
     if part.kind in ("open", "unknown"):
         return Why("that nothing places") if part.kind == "open" else _OPEN
     cells = [cell for cell in cells if cell.busy_ns_per_step > 0 and _of(part, cell)]
@@ -137,13 +137,15 @@ _WAITS: dict[Class, Why] = {
 }
 
 
-def _wait(main: Class, cells: Sequence[Cell]) -> Why:
-    """Return what the device waits for: of idling by what most of it was seen to be."""
+def _wait(main: Class, cells: Sequence[Cell], done: Sequence[Finding]) -> Why:
+    """Return what the device waits for: of idling by what most of what is left of it was seen to be."""
     if main != "idle_other":
         return _WAITS.get(main, _OPEN)
     by: dict[str, float] = defaultdict(float)
     for cell in cells:
         by[cell.cause or ""] += cell.ns_per_step
+    for part in (part for found in done for part in found.claimed if part.category == main):
+        by[part.cause or ""] -= part.excess_ns
     most = max(by, key=lambda each: by[each], default="")
     if most == HOST_OPS[1]:
         return Why("while ops run on the CPU", "ops on the CPU")
