@@ -536,14 +536,20 @@ def test_advice_names_no_place_on_the_disk_of_the_server(chromium: Any) -> None:
 
 @needs_shared()
 def test_a_tpu_has_no_tensor_cores_though_no_matrix_work_tells(chromium: Any) -> None:
+    of_units = "#hero, .mp-inline-figures, .mp-legend, th"
     with serving(SHARED / "tpu-v6e-jax") as address:
         seen = visit(chromium, address)
         for path in ("/", "/layers", "/kernels"):
             seen.open_well(f"{path}?run=inference.xplane.pb")
-            shown = seen.page.evaluate("""() => [...document.querySelectorAll('#hero, .mp-inline-figures, .mp-legend, th')]
-                .map(each => each.textContent).join(' ')""")
-            assert "Matrix cores" in shown
-            assert "Tensor Cores" not in shown
+            shown = " ".join(seen.page.locator(of_units).all_text_contents())
+            assert "Matrix cores" in shown, path
+            assert "Tensor Cores" not in shown, path
+        seen.open_well("/timeline?run=inference.xplane.pb")
+        labels = seen.page.evaluate(
+            "() => JSON.parse(document.getElementById('timeline').dataset.colours).labels"
+        )
+        assert labels["matrix_unit"] == "Matrix cores"
+        assert labels["off_matrix_unit"] == "matrix work off Matrix cores"
 
 
 def test_a_cause_leads_to_its_proof_within_two_clicks(chromium: Any, sample_server: str) -> None:
