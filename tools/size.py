@@ -24,18 +24,18 @@ STATEMENTS = {
     "mpprof/analysis": 10_720,
     "mpprof/api": 1_524,
     "mpprof/cli": 2_360,
-    "mpprof/diagnosis": 7_860,
+    "mpprof/diagnosis": 7_890,
     "mpprof/forecasts": 2_460,
-    "mpprof/launch": 940,
+    "mpprof/launch": 950,
     "mpprof/model": 2_880,
     "mpprof/numbers": 1_940,
-    "mpprof/record": 6_150,
-    "mpprof/report": 4_070,
+    "mpprof/record": 6_160,
+    "mpprof/report": 4_080,
     "mpprof/runs": 450,
     "mpprof/store": 1_140,
     "mpprof/traces": 5_930,
     "mpprof/trial": 1_220,
-    "dashboards/mpprof_dashboards": 4_648,
+    "dashboards/mpprof_dashboards": 4_650,
 }
 """By room; "mpprof" is the files beside the rooms."""
 

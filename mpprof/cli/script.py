@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 from mpprof.cli.values import whole
 from mpprof.errors import NotFoundError, UsageError
+from mpprof.model.shell import quoted
 
 LOGS = "mpprof-logs"
+_INTERPRETER = re.compile(r"python[\d.]*(\.exe)?")
 at_least_one = whole("a number of at least 1", 1)
 
 
@@ -45,6 +48,9 @@ def script_of(args: argparse.Namespace, command: str) -> Words:
         raise UsageError("no script to run", next=f"Write it last: mpprof {command} train.py --epochs 3")
     if script[0] == "-":
         raise UsageError("a script on standard input cannot be run", next="Write it into a file")
+    if _INTERPRETER.fullmatch(script[0]) and not Path(script[0]).exists():
+        rest = " ".join(map(quoted, script[1:])) or "train.py"
+        raise UsageError(f"{script[0]} is not a script", next=f"Leave it out: mpprof {command} {rest}")
     if not Path(script[0]).exists():
         raise NotFoundError(f"there is no script {script[0]}", next="Check the path")
     return Words(tuple(script), script[0], Path(os.path.abspath(script[0])).stem)

@@ -95,7 +95,7 @@ class Try:
         done = journal.begin(resume=asked.resume)
         output.note(args, f"{asked.name} is trained several times: what it does before fit happens each time "
                           "and what it does after fit does not happen")  # fmt: skip
-        code, again = 0, _again(args.words, asked)
+        code, again = 0, _again(args, asked)
         try:
             with training.interrupted_by_signals():
                 tried = trying.climb(
@@ -121,11 +121,15 @@ class Try:
         return code if code or measured else UnableError.exit_code
 
 
-def _again(words: Sequence[str], asked: Asked) -> str:
+def _again(args: argparse.Namespace, asked: Asked) -> str:
     """Return the command that goes on with this ladder."""
+    words: Sequence[str] = args.words
     options = words[: len(words) - len(asked.words)]
     options = options[: -1 if options[-1:] == ("--",) else None]
-    more = ("--resume", "--logdir", str(asked.logdir))
+    more = [
+        *([] if asked.resume else ["--resume"]),
+        *(["--logdir", str(asked.logdir)] if args.logdir is None else []),
+    ]
     return f"{program()} {' '.join(map(quoted, (*options, *more, *asked.words)))}"
 
 

@@ -14,6 +14,9 @@ from mpprof.launch import loops
 from mpprof.launch.options import Options
 from mpprof.model.shell import quoted
 
+_WORKED_S = 2.0
+"""Processor time of processes that may have trained: importing Keras alone takes about as long."""
+
 
 def say(text: str) -> None:
     """Print to stderr, which may be closed by now."""
@@ -66,7 +69,7 @@ def unrecorded(
         if not options.quiet:
             say(
                 f"mpprof: {options.script} imported no framework in its own process, so there is nothing to "
-                "report."
+                f"report.{_of_children()}"
             )
         return
     error = getattr(sys, "last_value", None)
@@ -82,7 +85,7 @@ def unrecorded(
     said = [
         f"mpprof: {options.script} called neither fit nor train_on_batch of Keras in this process: "
         "its steps are not known. No profile was made either: a process has one profiler, which may be the "
-        "script's.",
+        f"script's.{_of_children()}",
         *(f"mpprof: {line}" for line in loops.used(machine.samples)),
         *([] if root is None else [f"mpprof: samples of the hardware lie in {quoted(root)}"]),
         "mpprof: to record a loop of your own, put these lines around it:",
@@ -92,6 +95,17 @@ def unrecorded(
         f"mpprof: then run it as ever, and mpprof report {quoted(logdir)}",
     ]
     say("\n".join(said))
+
+
+def _of_children() -> str:
+    """Return what to say of processes that the script has started: Python starts them anew, without us."""
+    times = os.times()
+    if (seconds := times.children_user + times.children_system) < _WORKED_S:
+        return ""
+    return (
+        f" Processes that it started took {seconds:.0f} s of processor time and are not recorded: a training "
+        "in one is recorded where MPProfilerCallback is in its fit."
+    )
 
 
 def _written_since(logdir: str, unix_s: float) -> int:

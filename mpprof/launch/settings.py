@@ -151,16 +151,29 @@ def _ignored(name: str) -> None:
 
 
 def _unwrapping(method: Method, policy: str, note: Note) -> Method:
-    """Return `compile` without an explicit `LossScaleOptimizer`, which only float16 needs."""
+    """Return `compile` without an explicit `LossScaleOptimizer`, which only float16 needs. A `train_step` of
+    the model's own may call what only tf_keras' has: it keeps it."""
     given = Argument(method, "optimizer")
 
     @functools.wraps(method)
     def compile_unwrapped(model: Any, *args: Any, **kwargs: Any) -> Any:
         optimizer = given.of(args, kwargs)
         inner = getattr(optimizer, "inner_optimizer", None)
-        if inner is not None and type(optimizer).__name__.startswith("LossScaleOptimizer"):
+        if inner is None or not type(optimizer).__name__.startswith("LossScaleOptimizer"):
+            return method(model, *args, **kwargs)
+        if hasattr(optimizer, "get_scaled_loss") and _steps_itself(model):
+            note(
+                "the LossScaleOptimizer was left in: the model has a train_step of its own, which may call it"
+            )
+        else:
             note(f"the LossScaleOptimizer was left out: {policy} needs none")
             args, kwargs = given.put(args, kwargs, inner)
         return method(model, *args, **kwargs)
 
     return compile_unwrapped
+
+
+def _steps_itself(model: Any) -> bool:
+    """Return whether a class of the user's defines the model's `train_step`."""
+    kinds = (each for each in type(model).__mro__ if "train_step" in vars(each))
+    return not next(kinds).__module__.startswith((f"{TF_KERAS}.", "keras."))

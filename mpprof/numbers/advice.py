@@ -84,7 +84,7 @@ def advice(
             text, code = f"Use a number that float16 holds in {found.source or name}.", "MP206"
             snippet = "scores + (1 - mask) * -3e4  # of a mask, in place of -1e9"
         case "epsilon":
-            text, code = f"Give {name} an epsilon that float16 holds (above 6e-8), or float32.", "MP206"
+            text, code = f"Give {name} an epsilon that float16 holds (1e-3), or float32.", "MP206"
             takes = hasattr(layer, "epsilon") and not by_itself
             snippet = f"{_constructor(layer)}(..., epsilon=1e-3)  # {name}" if takes else in_float32
         case "division" if found.reason.startswith("log"):
@@ -191,7 +191,7 @@ def of_updates(layers: Mapping[str, Any], rows: Sequence[Row]) -> Advice | None:
         (row for row in narrow if row.dtype == lost.dtype),
         key=lambda row: (row.update_lost or {})[lost.dtype],
     )
-    leaves = f"an update leaves {format_ratio(lost.share)} of them as they are in {lost.dtype}"
+    leaves = f"an update leaves {format_ratio(lost.share)} of the {lost.dtype} weights as they are"
     text = f"Keep the weights in float32: {leaves}."
     names = dict.fromkeys(row.layer for row in narrow if row.dtype == lost.dtype)
     lines = [

@@ -94,7 +94,7 @@ class Looks:
         free = self.wanted in (None, "start") or (trigger, self.wanted) == ("skipped", "loss")
         if self._done[trigger] < MOST_LOOKS[trigger] and not soon and free:
             self.wanted, self._steps = trigger, (step - span if span else 0, step)
-            self._scale = scale if skipped else None
+            self._scale = scale
 
     def end(self) -> None:
         """Note that the training has ended."""

@@ -85,6 +85,13 @@ class Watch:
     _usual: list[int] = field(default_factory=list)
     _late: deque[int] = field(default_factory=lambda: deque(maxlen=DRIFT_STEPS))
 
+    def start_fit(self, growth_steps: int | None, scale: float | None) -> None:
+        """Begin a fit, at a loss scale. Another than the last one seen need not have fallen there: it may be
+        that of another optimizer."""
+        self.growth_steps, self.scaled = growth_steps, None
+        if scale != self._scale:
+            self._scale, self._held, self._overflowed, self._good = None, math.inf, None, 0
+
     def see(self, seen: Seen) -> list[Alarm]:
         """Return the alarms that begin with this reading."""
         self._keep_times(seen.intervals_ns)
@@ -144,17 +151,18 @@ class Watch:
         return min(skipped, math.ceil(math.log2(held / scale))) if scale < held else 0
 
     def _look_at_scale(self, seen: Seen, scale: float) -> Iterator[tuple[Kind, str]]:
-        if seen.skipped or (self._scale is not None and scale < self._scale):
-            self._overflowed = self._scale or scale * 2.0 ** (seen.skipped or 0)
+        before, fell = self._scale, self._scale is not None and scale < self._scale
+        if seen.skipped or fell:
+            self._overflowed = before or scale * 2.0 ** (seen.skipped or 0)
         if scale != self._scale or seen.skipped:
             self._good, self._scale = 0, scale
         else:
             self._good += seen.span
-        if scale < 1.0:
-            yield (
-                "loss_scale_low",
-                f"the loss scale has fallen to {scale:g}: the gradients are not finite even unscaled (MP201)",
-            )
+        at_floor = seen.skipped and seen.skipped >= seen.span and before is not None and before <= 1.0
+        if at_floor or (scale < 1.0 and (seen.skipped or fell)):
+            what = "has fallen to" if fell or before is None else "stays at"
+            low = f"the loss scale {what} {scale:g}"
+            yield "loss_scale_low", f"{low}: the gradients are not finite even unscaled (MP201)"
         stopped = self._overflowed is not None and scale <= self._overflowed
         if (scale > RUNAWAY_SCALE and not stopped) or not math.isfinite(scale):
             why = "the loss is never scaled (MP103)" if self.scaled is False else "nothing overflows (MP203)"

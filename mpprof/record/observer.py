@@ -41,7 +41,7 @@ class Observer:
     ) -> None:
         self._recorder, self._probe, self._calls, self._stop_on = recorder, probe, calls, stop_on
         self.stop: Callable[[], None] | None = None  # asks the training to stop
-        self.broke: Callable[[Seen, float | None], None] | None = None  # told of skips with the scale before
+        self.broke: Callable[[Seen, float | None], None] | None = None  # told what breaks, and its scale
         self._scale_before: float | None = None
         self.schedule = Schedule(read_every)
         self.memory_on = False
@@ -95,10 +95,9 @@ class Observer:
         growth = getattr(optimizer, "dynamic_growth_steps", None)
         self._skips = SkipCounter(growth, counts_skipped_steps(optimizer))
         self._untold = self.ends = 0
-        self._watch.growth_steps, self._watch.scaled = growth, None
-        self._at_begin = None
-        if reading is not None:
-            self._at_begin = _at_start(optimizer, reading)
+        self._at_begin = None if reading is None else _at_start(optimizer, reading)
+        self._watch.start_fit(growth, None if self._at_begin is None else self._at_begin.loss_scale)
+        if self._at_begin is not None:
             self._skips.start(self._at_begin)
             self._read_at = self._calls.step
 
@@ -278,7 +277,9 @@ class Observer:
     def alarm(self, seen: Seen) -> None:
         """Raise the alarms that begin with what was seen."""
         if self.broke is not None:
-            self.broke(seen, self._scale_before)
+            last = self._skips.last
+            unskipped = None if last is None else last.loss_scale
+            self.broke(seen, self._scale_before if seen.skipped else unskipped)
         for alarm in self._watch.see(seen):
             self._raise(alarm)
 

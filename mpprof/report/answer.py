@@ -13,7 +13,9 @@ SCHEMA = "mpprof.answer/1"
 MOST_CAUSES = 4
 LONGEST_REASON = 120
 FIGURES = ("step_ns", "baseline_step_ns", "after_remedies_ns")
-OF_CAUSE = ("code", "slug", "gain_ns_per_step")
+GAIN = "gain_ns_per_step"
+OF_CAUSE = ("code", "slug", GAIN)
+NO_GAIN = "no gain in step time was estimated for its remedy"
 _REASON_OF = {
     "answer.code": ("answer.code",),
     **{key: (f"facts.{key}",) for key in FIGURES},
@@ -36,14 +38,18 @@ def render(document: Report, *, path: str | None, again: str) -> str:
         "speedup": facts["observed"],
         "tensor_core_ratio": share.ratio if share else None,
     }
+    causes = [{key: cause[key] for key in OF_CAUSE} for cause in facts["causes"][:MOST_CAUSES]]
     nulls = {"answer.code": document.answer.code, **figures}
     said = {
         "schema": SCHEMA,
         "run": document.run.name,
         "answer": document.answer,
         **figures,
-        "absent": {key: _reason(document, key) for key, value in nulls.items() if value is None},
-        "causes": [{key: cause[key] for key in OF_CAUSE} for cause in facts["causes"][:MOST_CAUSES]],
+        "absent": {
+            **{key: _reason(document, key) for key, value in nulls.items() if value is None},
+            **({f"causes.{GAIN}": NO_GAIN} if any(each[GAIN] is None for each in causes) else {}),
+        },
+        "causes": causes,
         "not_judged": len(document.unable),
         "warnings": len(content.warnings(document)),
         "more": [{"command": command, "shows": shows} for command, shows in more],

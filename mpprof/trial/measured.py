@@ -24,6 +24,7 @@ from mpprof.trial.training import Ended
 
 NO_TERMINAL = "EOFError: EOF when reading a line"
 """What `input()` raises; other readers raise EOFError, too."""
+NO_FIT, BEFORE_A_FIT = "no fit of Keras was called", "before any fit"
 _LAST_BYTES = 4000
 _NOT_IN_TIME = "steady steps were not reached in time"
 
@@ -148,9 +149,12 @@ def _error(
     if error is not None:
         return error, not trained
     if ended.code and not trained:
-        return f"it ended with exit code {ended.code}: {_last_line(output)}", True
+        return (
+            f"it ended with exit code {ended.code} {BEFORE_A_FIT}; its last line: {_last_line(output)}",
+            True,
+        )
     if not trained:
-        return "no fit of Keras was called", True
+        return NO_FIT, True
     with_code = f", with exit code {ended.code}" if ended.code else ""
     return too_few(told.get("steady", 0), steps, finite=told.get("finite")) + with_code, True
 

@@ -530,12 +530,12 @@ def test_mp206_mp202_and_mp203_name_the_layer() -> None:
     assert got.summary.endswith(": the output of head is not finite (a sum of values up to 99.9 overflows)")
     fixed = OptimizerFacts("LossScaleOptimizer", "Adam", dynamic=False, fixed_scale=8.0)
     records = c.facts(fits=(c.fit("mixed_float16", fixed),), layers=(c.layer("dense"),))
-    small = FirstBreak("dense", "gradient", "98% of it rounds to 0 at a loss scale of 8", "underflow")
+    small = FirstBreak("dense", "gradient", "98 % of it rounds to 0 at a loss scale of 8", "underflow")
     got = finding("MP202", looked(c.case(records=records), backward=small, trigger="start", now=8.0))
     assert (got.layers, got.confidence) == (("dense",), "high")
-    assert got.summary.endswith(": the gradient of dense rounds to 0 at a loss scale of 2^3")
+    assert got.summary.endswith(": 98 % of the gradient of dense rounds to 0 at a loss scale of 2^3")
     unscaled = finding("MP202", looked(c.case(records=records), backward=small, trigger="start"))
-    assert unscaled.summary.endswith(": the gradient of dense rounds to 0")
+    assert unscaled.summary.endswith(": 98 % of the gradient of dense rounds to 0")
     runaway = c.case(table=c.steps(scales={200: 2.0**30}))
     assert finding("MP203", runaway).layers == ()
     got = finding("MP203", looked(runaway, backward=OVERFLOWS, high=2.0**29))
@@ -578,7 +578,28 @@ def test_an_output_that_is_0_is_told_whatever_the_loss_scale() -> None:
     )
 
 
-def test_a_gradient_that_rounds_to_0_at_a_dynamic_scale_is_a_mention() -> None:
+@pytest.mark.parametrize(
+    ("low", "ran", "severity", "until"),
+    [
+        (2.0**6, 40, "warning", "until the scale has doubled 3 times (6,000 steps; this run has 40)"),
+        (2.0**6, 60_001, "info", "until the scale has doubled 3 times (6,000 steps; this run has 60,001)"),
+        (2.0**4, 19_999, "warning", "until the scale has doubled once (2,000 steps; this run has 19,999)"),
+        (None, 40, "info", "which a dynamic scale leaves as it grows"),
+    ],
+)
+def test_a_gradient_that_rounds_to_0_at_a_dynamic_scale_costs_the_steps_until_it_has_grown(
+    low: float | None, ran: int, severity: str, until: str
+) -> None:
+    optimizer = replace(DYNAMIC, growth_steps=2000)
+    records = c.facts(fits=(c.fit("mixed_float16", optimizer),), layers=(c.layer("embedding"),))
+    small = FirstBreak("embedding", "gradient", "98 % of it rounds to 0 at a loss scale of 2^3", "underflow")
+    case = c.case(records=records, table=c.steps(ran))
+    got = finding("MP202", looked(case, backward=small, now=8.0, low=low, high=2.0**20))
+    lost = "98 % of the gradient of embedding rounds to 0 at a loss scale of 2^3"
+    assert (got.severity, got.summary) == (severity, f"{lost}, {until}")
+
+
+def test_a_gradient_that_rounds_to_0_at_a_dynamic_scale_that_is_never_large_enough() -> None:
     records = c.facts(fits=(c.fit("mixed_float16", DYNAMIC),), layers=(c.layer("dense"),))
     small = FirstBreak("dense", "gradient", "98 % of it rounds to 0 at a loss scale of 2^3", "underflow")
     got = finding("MP202", looked(c.case(records=records), backward=small, now=8.0))
@@ -593,7 +614,7 @@ def test_a_gradient_that_rounds_to_0_at_a_dynamic_scale_is_a_mention() -> None:
 
 def test_what_an_update_loses_of_16_bit_weights_is_told_with_its_remedy() -> None:
     lost = FirstBreak(
-        "head", "update", "an update leaves 92.1 % of them as they are in bfloat16", "underflow", None,
+        "head", "update", "an update leaves 92.1 % of the bfloat16 weights as they are", "underflow", None,
         "Keep the weights in float32: so.", 'keras.config.set_dtype_policy("mixed_bfloat16")',
     )  # fmt: skip
     records = c.facts("bfloat16", fits=(c.fit("bfloat16"),), layers=(c.layer("head"),))
@@ -615,6 +636,28 @@ def test_gradients_that_follow_from_the_forward_pass_are_not_said_to_overflow() 
         got = finding("MP201", looked(skips, forward=forward, backward=follows))
         assert got.summary.endswith(f", and the loss scale fell to 2^-7: {words}")
         assert "unscaled" not in got.summary
+
+
+@pytest.mark.parametrize(
+    ("layer", "why"),
+    [
+        ("out", " (a sum of values up to 636 x 578 overflows)"),
+        ("decoder/attention", " (a sum overflows)"),
+        ("decoder/block_11/self_attention", ""),
+        ("decoder/block_11/self_attention/a_product_of_all_the_queries_with_the_keys", ""),
+    ],
+)
+def test_the_answer_names_the_layer_also_where_its_sentence_has_no_room_for_why(layer: str, why: str) -> None:
+    loss = np.full(30, np.nan)
+    skipped = dict.fromkeys(range(1, 31), 1)
+    case = c.case(table=c.steps(30, skipped=skipped, loss=loss, loss_known=np.ones(30, dtype=bool)))
+    reason = "a sum of values up to 636 x 578 overflows; in float32 the output's largest is 267"
+    follows = FirstBreak("out", "gradient", f"the forward pass broke before, in {layer}", "forward")
+    broken = looked(case, forward=FirstBreak(layer, "output", reason, "sum"), backward=follows)
+    sentence = compose(diagnosed(broken, [BY_CODE["MP206"]])).sentence
+    assert sentence.endswith(f" the output of {layer} is not finite{why}.")
+    assert len(sentence) <= 150
+    assert "636 x 578" in finding("MP206", broken).summary
 
 
 def test_a_scale_that_runs_away_has_the_output_that_is_0_for_its_reason() -> None:

@@ -289,6 +289,10 @@ def test_a_scale_that_stays_at_its_floor_has_found_nothing() -> None:
     case = c.case(table=table, records=c.facts(fit={"optimizer": optimizer}))
     assert told(case) == ("error", "clear", "clear")
     assert "the gradients are not finite even unscaled" in finding("MP201", case).summary
+    began = OptimizerFacts("LossScaleOptimizer", "Adam", True, 1.0, 2000)
+    table = c.steps(80, skipped=dict.fromkeys(halved, 1), scales=dict.fromkeys(halved, 1.0))
+    case = c.case(table=table, records=c.facts(fit={"optimizer": began}))
+    assert "and the loss scale stays at 2^0: the" in finding("MP201", case).summary
     held = {step: max(2.0 ** (15 - step), 1.0) for step in range(1, 16)} | dict.fromkeys(range(16, 81), 1.0)
     found = c.steps(
         80, skipped={**dict.fromkeys(range(1, 16), 1), **dict.fromkeys(range(16, 81), 0)}, scales=held

@@ -108,6 +108,21 @@ def test_a_training_in_a_forked_process_is_named(tmp_path: Path) -> None:
     assert steps(lines) == 40
 
 
+@pytest.mark.full
+def test_a_training_in_a_spawned_process_is_not_recorded_and_that_is_said(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "trains_elsewhere.py")
+    plain, ran = python(script, cwd=tmp_path), launched("--logdir", "logs", script, cwd=tmp_path)
+    assert (ran.code, ran.out) == (plain.code, plain.out) == (3, "1\n"), ran.err
+    assert "of processor time and are not recorded: a training in one is recorded where MPProf" in ran.err
+
+
+def test_the_interpreter_is_no_script(tmp_path: Path) -> None:
+    ran = launched("--logdir", "logs", "python3", "train.py", "--epochs", "2", cwd=tmp_path)
+    assert ran.code == 2
+    assert "python3 is not a script" in ran.err
+    assert "mpprof run train.py --epochs 2" in ran.err
+
+
 FULL = [*FIT, "fails.py", "by_batch.py", "tape.py", "jax_loop.py", "spawns.py"]
 
 

@@ -27,12 +27,41 @@ def test_a_policy_takes_the_place_of_the_scripts_own(tmp_path: Path) -> None:
     assert facts["fits"][0]["policy"]["global"] == "mixed_bfloat16"
 
 
+FIXED = """
+import keras
+import numpy as np
+
+keras.config.set_floatx("float64")
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, dtype="float32")])
+model.compile("sgd", "mse")
+model.fit(np.ones((80, 4)), np.ones((80, 1)), batch_size=8, verbose=0)
+print(keras.config.floatx(), model.layers[0].compute_dtype)
+"""
+
+
+def test_a_policy_that_no_layer_takes_is_said_and_floatx_stays(tmp_path: Path) -> None:
+    (tmp_path / "fixed.py").write_text(FIXED)
+    done = ran(tmp_path, str(tmp_path / "fixed.py"), policy="mixed_bfloat16")
+    assert (done.code, done.out) == (0, "float32 float32\n"), done.err
+    assert "mpprof: set_floatx('float64') was overridden: mixed_bfloat16\n" in done.err
+    assert (
+        "--policy mixed_bfloat16 did not take: 0 of 1 layers with weights compute in bfloat16\n" in done.err
+    )
+
+
 @pytest.mark.full
 def test_a_policy_of_keras_2_takes_the_place_of_the_scripts_own(tmp_path: Path) -> None:
     assert ran(tmp_path, "keras2.py", policy="mixed_bfloat16").out.startswith("mixed_bfloat16 ")
     facts, _ = records(tmp_path / "logs")
     types = {layer["compute_dtype"] for layer in facts["model"]["layers"] if layer["class"] == "Dense"}
     assert types == {"bfloat16"}
+
+
+@pytest.mark.full
+def test_a_train_step_that_scales_its_loss_keeps_the_optimizer_that_can(tmp_path: Path) -> None:
+    done = ran(tmp_path, "scaled.py", policy="float32")
+    assert (done.code, done.out) == (0, "float32\n"), done.err
+    assert "the LossScaleOptimizer was left in: the model has a train_step of its own" in done.err
 
 
 def test_a_policy_that_keras_has_not_ends_the_script_before_it_trains(tmp_path: Path) -> None:

@@ -206,6 +206,8 @@ def test_what_is_not_finite_in_float32_either_is_not_put_down_to_16_bits(name: s
     assert broken.finite_in_float32 is finite
     assert broken.reason.endswith("; it is not finite in float32, either") is not finite
     assert ("float32" in found.advice[0].snippet) is finite
+    holds = "Give norm an epsilon that float16 holds (1e-3), or float32."
+    assert (found.advice[0].text == holds) is (broken.kind == "epsilon")
 
 
 class Own(keras.Model):  # type: ignore[misc]
@@ -323,6 +325,21 @@ def test_skips_come_before_a_loss_that_is_seen_first_and_any_kept_batch_may_be_t
     assert looks.wanted == "skipped"
 
 
+def test_a_loss_is_looked_at_with_the_scale_of_its_update(tmp_path: Path) -> None:
+    """It was skipped, which has halved the scale before the look."""
+    model = keras.Sequential([keras.Input((1,)), dense(1, 1, "head")])
+    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(), initial_scale=2.0**14), "mse")
+    (tmp_path / "mpprof").mkdir()
+    looks = Looks((filled(1.0)[:, :1], np.ones((ROWS, 1))), most_kept=1)
+    looks.wanted = None
+    looks.see(1, 1, None, np.inf, 2.0**15)
+    assert looks.look(tmp_path, model, 1, 0, lambda: 0)
+    looks.end()
+    assert looks.look(tmp_path, model, 1, 0, lambda: 0)
+    found = [(each["trigger"], each["loss_scale"]["now"]) for each in files.looks(tmp_path)[0]]
+    assert found == [("loss", 2.0**15), ("end", 2.0**14)]
+
+
 @pytest.mark.parametrize(("policy", "low"), [("bfloat16", True), ("mixed_bfloat16", False)])
 def test_what_an_update_loses_of_weights_of_16_bits(policy: str, low: bool) -> None:
     """Of weights of 1, updates of 2^-8, of 2^-11, which bfloat16 loses, and of 2^-14.3, which float16 loses, too."""
@@ -338,6 +355,8 @@ def test_what_an_update_loses_of_weights_of_16_bits(policy: str, low: bool) -> N
     )
     said = "Weights are bfloat16: an update changes 66.7 % of their elements in float32 and not in bfloat16"
     assert (said in str(found)) is low
+    leaves = "Keep the weights in float32: an update leaves 66.7 % of the bfloat16 weights as they are."
+    assert [each.text for each in found.advice] == [leaves] * low
     document = found.to_dict()
     for each in document["layers"]:
         if each["update_lost"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from mpprof.errors import UsageError
 from mpprof.record import StepRecorder
 from mpprof.record.alarms import DRIFT_STEPS, Kind, Seen, Watch, checked
 from mpprof.record.backends import Unanswered
+from mpprof.record.backends.base import Reading
 from mpprof.record.calls import CallLog
 from mpprof.record.observer import Observer
 from mpprof.record.recorder import Recorder
@@ -49,11 +51,39 @@ def test_one_step_in_twenty_skipped_over_hundreds_is_an_alarm() -> None:
 
 @pytest.mark.parametrize(
     ("scale", "kind"),
-    [(0.5, "loss_scale_low"), (1.0, None), (2.0**24, None), (2.0**25, "loss_scale_runaway"), (math.inf, "loss_scale_runaway")],
+    [(0.5, None), (1.0, None), (2.0**24, None), (2.0**25, "loss_scale_runaway"), (math.inf, "loss_scale_runaway")],
 )  # fmt: skip
 def test_the_limits_of_the_loss_scale(scale: float, kind: Kind | None) -> None:
     said = kinds(Watch(), Seen(100, 1, 0, scale), Seen(101, 1, 0, scale))
     assert said == ([(kind, 100)] if kind else [])
+
+
+@pytest.mark.parametrize(
+    ("before", "seen", "at"),
+    [
+        (None, [Seen(1, 1, 0, 0.125), Seen(2001, 2000, 0, 0.25)], None),  # it began there, and grows
+        (None, [Seen(1, 1, 0, 0.125), Seen(2, 1, 1, 0.0625)], 2),
+        (None, [Seen(1, 1, 1, 0.5)], 1),
+        (2.0, [Seen(1, 1, None, 1.0), Seen(2, 1, None, 0.5)], 2),  # skips are not told
+        (1.0, [Seen(16, 16, 2, 0.5)], 16),
+        (None, [Seen(1, 1, 1, 1.0), Seen(2, 1, 0, 1.0), Seen(3, 1, 1, 1.0)], 3),  # Keras 2 stops at 1
+        (1.0, [Seen(16, 16, 1, 1.0)], None),  # it took back a doubling
+    ],
+)
+def test_a_low_scale_is_an_alarm_where_unscaled_gradients_overflow(
+    before: float | None, seen: list[Seen], at: int | None
+) -> None:
+    first = [] if before is None else [Seen(0, 1, 0, before)]
+    assert kinds(Watch(), *first, *seen) == ([("loss_scale_low", at)] if at else [])
+
+
+def test_the_lower_scale_of_another_fit_has_not_fallen() -> None:
+    watch = Watch()
+    assert kinds(watch, Seen(1, 1, 0, 2.0**15)) == []
+    watch.start_fit(2000, 0.125)
+    assert kinds(watch, Seen(2, 1, None, 0.125)) == []
+    watch.start_fit(2000, 0.125)
+    assert kinds(watch, Seen(3, 1, None, 0.0625)) == [("loss_scale_low", 3)]
 
 
 def test_a_scale_that_an_overflow_stopped_does_not_run_away() -> None:
@@ -151,3 +181,22 @@ def test_a_gpu_that_throttles_at_every_reading_is_noticed(
     assert (alarm["kind"], alarm["step"]) == ("throttling", 2 * DRIFT_STEPS)
     assert "hw_thermal" in caplog.text
     assert len(observer.intervals) == 2 * DRIFT_STEPS
+
+
+def test_what_breaks_is_told_with_the_loss_scale_of_its_update(tmp_path: Path) -> None:
+    """Where the device runs behind, the loss at an epoch's end may be known before the reading of its skip."""
+    calls = CallLog(0)
+    observer = Observer(
+        Recorder(tmp_path, hardware=False, clock=lambda: 0), Unanswered(), calls, 16, frozenset()
+    )
+    told: list[float | None] = []
+    observer.broke = lambda seen, scale: told.append(scale)
+    optimizer: Any = SimpleNamespace(initial_scale=2.0**15, dynamic_growth_steps=2000)
+    observer.start_counting(optimizer, Reading(0))
+    observer.alarm(Seen(1, 0, loss=math.inf))
+    for calls.step, reading in ((1, Reading(0, 2.0**14, 0)), (2, Reading(1, 2.0**14, 1))):
+        line = Line(calls.step, 1, 0, calls.step - 1, 1)
+        observer.note(line, reading)
+        observer.look_at(line)
+    observer.alarm(Seen(3, 0, loss=math.inf))
+    assert told == [2.0**15, 2.0**15, 2.0**14]  # nothing is told of the second reading

@@ -103,6 +103,12 @@ def test_the_command_that_goes_on_can_be_copied(
     assert main([command, *again]) == 130
     first, second = given
     assert second == replace(first, resume=True)
+    last = next(line for line in capsys.readouterr().err.splitlines() if "To go on: " in line)
+    assert shlex.split(last.partition("To go on: ")[2]) == [
+        "mpprof",
+        command,
+        *again,
+    ]  # nothing is said twice
 
 
 def test_a_ladder_that_leaves_no_run_keeps_no_place(

@@ -62,8 +62,16 @@ def lives(pid: int) -> bool:
         ("input('which one? ')", "it asks for input, and there is no terminal here", True),
         ("raise EOFError('Ran out of input')", "EOFError: Ran out of input", True),
         ("raise ValueError('no data')", "ValueError: no data", True),
-        ("import sys; sys.exit('no data found')", "it ended with exit code 1: no data found", True),
-        ("import os; print('bye', flush=True); os._exit(4)", "it ended with exit code 4: bye", True),
+        (
+            "import sys; sys.exit('no data found')",
+            "it ended with exit code 1 before any fit; its last line: no data found",
+            True,
+        ),
+        (
+            "import os; print('bye', flush=True); os._exit(4)",
+            "it ended with exit code 4 before any fit; its last line: bye",
+            True,
+        ),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "ended by SIGKILL", False),
     ],
 )

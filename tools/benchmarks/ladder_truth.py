@@ -1,6 +1,6 @@
 """How many live ladders hold the true ratio of their script: `python -m tools.benchmarks.ladder_truth`.
 
-Two scripts (tests/trial/scripts/paced.py), whose steps sleep: in float32 1.6 times as long as in 16 bits, or as long.
+Two scripts (trials/paced.py), whose steps sleep: in float32 1.6 times as long as in 16 bits, or as long.
 Each process is off by 3 %, by chance. For each, 20 ladders are climbed as `mpprof try` does, and a table shows how many
 intervals hold the ratio (17 of 20 at least), how wide they are (10 % at most), and what is said of equal settings.
 
@@ -27,7 +27,7 @@ from mpprof.trial import trying
 from mpprof.trial.rounds import interval
 from mpprof.trial.settings import Choices
 
-SCRIPT = Path(__file__).parents[2] / "tests" / "trial" / "scripts" / "paced.py"
+SCRIPT = Path(__file__).parent / "trials" / "paced.py"
 RATIOS = (1.6, 1.0)
 REMEDIES = {
     "prefetches.py": "prefetch=auto: a batch in 20 ms while the step takes 20 ms: up to 2x",

@@ -1,7 +1,7 @@
 """Layers compute in float16, and nothing scales the loss.
 
 What it means
-    Gradients below 6e-8 are zero in float16. `compile` wraps the optimizer in a LossScaleOptimizer only when
+    Gradients below 3e-8 are zero in float16. `compile` wraps the optimizer in a LossScaleOptimizer only when
     the model's own policy is mixed_float16: with the policy given layer by layer
     (`Dense(..., dtype="mixed_float16")`) it does not, and small gradients silently vanish.
 

@@ -2,7 +2,8 @@
 
 What it means
     Keras leaves a last `Dense(..., activation="softmax")` in float16 under a mixed policy, without a
-    warning. Probabilities below 6e-8 become zero and the loss is computed from rounded values.
+    warning. Probabilities below 3e-8, half of the smallest value, become zero, and the loss is computed
+    from rounded values.
 
 How we know
     The recorded type of each of the model's outputs is float16 or bfloat16. Records without these types show

@@ -82,14 +82,19 @@ def judge(signals: Signals) -> Outcome:
     step_ns = signals.case.steps.mean_ns if signals.case.steps else None
     breaks = what_overflows(signals.case.run)
     skipped = f"{format_count(skips.total)} of {format_count(skips.all_steps)} updates were skipped"
-    lowest = f", and the loss scale fell to {scale_words(skips.low)}" if skips.unscaled else ""
+    low = (
+        f"fell to {scale_words(skips.low)}"
+        if skips.low == skips.low
+        else f"stays at {scale_words(skips.last)}"
+    )
+    lowest = f", and the loss scale {low}" if skips.unscaled else ""
     return Found(
-        said=breaks.after(skipped)
+        said=breaks.said_after(skipped)
         if breaks.words
         else (
             skipped
             + (
-                f" and the loss scale fell to {scale_words(skips.low)}: the gradients overflow by themselves"
+                f" and the loss scale {low}: the gradients overflow by themselves"
                 if skips.unscaled
                 else ": the gradients overflow again and again"
             )
@@ -127,7 +132,7 @@ def _fell(signals: Signals, high: float, low: float, *, counted: int | None) -> 
     breaks = what_overflows(signals.case.run)
     halvings = (evidence.count("halvings of the loss scale", round(math.log2(high / low))),) if low else ()
     return Found(
-        said=breaks.after(fell) if breaks.words else f"{fell}: the gradients overflow by themselves",
+        said=breaks.said_after(fell) if breaks.words else f"{fell}: the gradients overflow by themselves",
         summary=f"{fell}, which only overflows do{f': {breaks.words}' if breaks.words else _UNSCALED}"
         + ("" if counted is None else f", though {_updates(counted)} counted as skipped"),
         evidence=(evidence.count("lowest loss scale", low, 1.0), *halvings, *breaks.evidence),

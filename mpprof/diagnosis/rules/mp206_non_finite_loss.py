@@ -81,7 +81,7 @@ def judge(signals: Signals) -> Outcome:
     breaks = what_overflows(signals.case.run)
     return Found(
         summary=breaks.after(f"the loss is not finite {when}{f' ({mean})' if mean else ''}{spoils}"),
-        said=breaks.after(f"the loss is not finite {when}"),
+        said=breaks.said_after(f"the loss is not finite {when}"),
         layers=breaks.layers,
         first=breaks.first,
         proof=f"weights are lost: {_names(spoiled)}" if spoiled else f"it is {mean}" if mean else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from mpprof.diagnosis import evidence
 from mpprof.diagnosis.outcomes import NotApplicable, known
 from mpprof.diagnosis.shared.skips import scale_words
 from mpprof.diagnosis.signals import Signals
+from mpprof.diagnosis.wording import LONGEST
 from mpprof.model.answer import Remedy
 from mpprof.model.finding import Evidence
 from mpprof.model.frozen import frozen
@@ -24,18 +26,32 @@ WHAT = {"output": "the output", "gradient": "the gradient", "weight_gradient": "
 @frozen
 class Named:
     """The layer that breaks, for a finding. `words`: a clause that says so; empty: no look shows it.
-    `no_scale_helps`: what is lost is so whatever the loss scale."""
+    `shorter`: the same with less of why, and without. `no_scale_helps`: what is lost is so whatever the loss
+    scale. `doublings`: after so many the loss scale is large enough; None: not known, or never."""
 
     words: str = ""
+    shorter: tuple[str, ...] = ()
     tensor: str = ""
     no_scale_helps: bool = False
+    doublings: int | None = None
     layers: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     first: tuple[Remedy, ...] = ()
 
     def after(self, text: str) -> str:
         """Return the text followed by the clause."""
-        return f"{text}{';' if ': ' in text else ':'} {self.words}" if self.words else text
+        return _after(text, self.words) if self.words else text
+
+    def said_after(self, text: str) -> str:
+        """Return the same for the answer's sentence, which is to name the layer: where that makes it too
+        long, with less of why, else with less of the text."""
+        shorter = [_after(text, each) for each in self.shorter]
+        shorter += [_after(text.partition(": ")[0], each) for each in self.shorter[-1:]]
+        return next((each for each in (self.after(text), *shorter) if len(each) < LONGEST), self.after(text))
+
+
+def _after(text: str, words: str) -> str:
+    return f"{text}{';' if ': ' in text else ':'} {words}"
 
 
 def what_overflows(run: Run) -> Named:
@@ -65,6 +81,7 @@ def _in_order(looks: Iterable[NumbersLook]) -> list[NumbersLook]:
 
 def _named(found: FirstBreak, look: NumbersLook) -> Named:
     what = f"{WHAT.get(found.tensor, 'a tensor')} of {found.layer}"
+    shorter: tuple[str, ...] = ()
     if found.kind == "loss scale" and look.high is not None:
         words = f"{what} overflows above a loss scale of {scale_words(look.high)}"
     elif found.tensor == UPDATE:
@@ -76,10 +93,14 @@ def _named(found: FirstBreak, look: NumbersLook) -> Named:
     elif found.kind == LOST and found.source is not None:
         words = f"{what} rounds to 0 at every loss scale because the output of {found.source} does"
     elif found.kind == LOST:
-        words = f"{what} rounds to 0"
+        share, _, rounds = found.reason.partition(" of it ")
+        words = f"{f'{share} of ' if rounds else ''}{what} rounds to 0"
         words += "" if look.now is None else f" at a loss scale of {scale_words(look.now)}"
     else:
-        words = f"{what} is not finite ({found.reason.partition(';')[0]})"
+        why = found.reason.partition(";")[0]
+        overflows = why.partition(" of values up to ")[0] if why.endswith(" overflows") else why
+        brief = (f"{what} is not finite ({overflows} overflows)",) if overflows != why else ()
+        words, shorter = f"{what} is not finite ({why})", (*brief, f"{what} is not finite")
     at = "" if look.step is None else f" at step {look.step:,}"
     band: tuple[Evidence, ...] = ()
     if look.banded and look.high is not None and look.low is not None:
@@ -92,12 +113,18 @@ def _named(found: FirstBreak, look: NumbersLook) -> Named:
     if found.tensor == UPDATE:
         told = (evidence.text(f"lost{at}", found.reason),)
     hopeless = found.kind == LOST and (found.tensor in ("output", UPDATE) or found.source is not None)
-    named = Named(words, found.tensor, hopeless, (found.layer,), told)
+    named = Named(words, shorter, found.tensor, hopeless, _doublings(look), (found.layer,), told)
     if found.advice is None:
         return named
     said = found.advice.rstrip(".")
     said = said if said.startswith(found.layer) else said[:1].lower() + said[1:]
     return replace(named, first=(Remedy(said, found.snippet or ""),))
+
+
+def _doublings(look: NumbersLook) -> int | None:
+    if look.low is None or not look.now or look.now >= look.low:
+        return None
+    return math.ceil(math.log2(look.low / look.now))
 
 
 # --- Whether a training step of the user's own scales its loss, which the optimizer then un-scales.
