@@ -73,7 +73,7 @@ def left_out(signals: Signals) -> str:
 def in_mid_step(signals: Signals) -> tuple[str, ...]:
     """Return the driver's calls in which the host waits for the device in mid-step, and whose they are: those
     that take as much of the step as a mention needs, the longest first."""
-    trace, account = signals.case.trace, signals.case.account
+    trace, account = signals.case.trace, signals.case.measured
     if trace is None or account is None:
         return ()
     return tuple(
@@ -84,14 +84,11 @@ def in_mid_step(signals: Signals) -> tuple[str, ...]:
 
 
 def host_gets_ahead(signals: Signals) -> bool:
-    """Return whether a step that began with an empty queue ends with more work queued than it idled for: then
-    the host launches fast enough, and the cost is that of the empty queue."""
-    account = signals.case.measured
-    path = account.host_path if account else None
-    if account is None or path is None:
-        return False
-    idle_ns = signals.time(signals.of("idle_launch"))
-    return path.ahead_ns > idle_ns
+    """Return whether a step that began with an empty queue ends with more work queued than it idled for, or
+    whatever lies between two waits for the device does: then the host launches fast enough, and the cost is
+    that of the empty queue."""
+    ahead_ns = signals.host_ahead_ns
+    return ahead_ns is not None and ahead_ns > signals.time(signals.of("idle_launch"))
 
 
 def _by_row(signals: Signals, rows: tuple[int, ...]) -> dict[int, float]:

@@ -16,6 +16,7 @@ from mpprof.analysis.attainable.evidence import Evidence, well_fed
 from mpprof.analysis.breakdown import communication
 from mpprof.analysis.breakdown.compute_precision import compute_precision
 from mpprof.analysis.kernels import device_peaks
+from mpprof.analysis.steps import host_floor
 from mpprof.analysis.steps.idle import HOST_RUNS
 from mpprof.analysis.steps.run_time import run_time, why_none
 from mpprof.analysis.steps.stalls import Stalls, stalls
@@ -786,6 +787,15 @@ class Signals:
             return account
         rows = self.select(lambda cell: cell.category == "idle_other" and cell.cause is None)
         return self.ratio(rows)
+
+    @cached_property
+    def host_ahead_ns(self) -> float | None:
+        """How much work the device has left in a step that began with an empty queue when the host has
+        launched all of it, or begins to wait; None: nothing tells."""
+        trace, account = self.case.trace, self.case.measured
+        if account is None or account.host_path is not None or trace is None:
+            return account.host_path.ahead_ns if account is not None and account.host_path else None
+        return host_floor.ahead_ns(trace, account)
 
     @property
     def code_on_host(self) -> tuple[float, str]:

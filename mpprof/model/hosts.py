@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from mpprof.model.account import Class, DeviceAccount
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import Precision
-from mpprof.model.written import HIDDEN, Count, Ns
+from mpprof.model.written import HIDDEN, LEFT_OUT, Count, Ns
 
 CollectiveKind = Literal["reduce", "gather", "other"]
 
@@ -105,6 +105,7 @@ class Collective:
     exposed_ns: Ns
     busy_ns: Annotated[Ns, "With what is hidden."]
     calls: Annotated[float, "Per step."]
+    integers: Annotated[str, LEFT_OUT, "The type, where integers are sent: int64."] = ""
 
 
 @frozen

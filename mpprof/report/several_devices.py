@@ -44,7 +44,7 @@ def _exchanged(found: Communication) -> str:
     busy = sum(each.busy_ns for each in found.by)
     exposed = sum(each.exposed_ns for each in found.by)
     kinds = ", ".join(
-        f"{_KINDS[each.kind]} in {each.precision.replace('unknown', 'an unknown type')} "
+        f"{_KINDS[each.kind]} in {each.integers or each.precision.replace('unknown', 'an unknown type')} "
         f"{words.duration(each.busy_ns)}"
         for each in found.by[:4]
     )

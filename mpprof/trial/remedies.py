@@ -61,6 +61,7 @@ class Advice:
 
 
 _OF_CODE: tuple[tuple[re.Pattern[str], Callable[[str], Change]], ...] = (
+    (re.compile(r"_policy\(\"(\w+)\"\)"), lambda text: ("policy", text)),
     (re.compile(r"jit_compile=(True)"), lambda text: XLA),
     (re.compile(r"\.prefetch\((tf\.data\.AUTOTUNE)\)"), lambda text: ("sets", ("prefetch", "auto"))),
     (
@@ -68,7 +69,6 @@ _OF_CODE: tuple[tuple[re.Pattern[str], Callable[[str], Change]], ...] = (
         lambda text: ("sets", ("workers", str(min(int(text), _MOST_WORKERS)))),
     ),
     (re.compile(r"steps_per_execution=(\d+)"), lambda text: ("sets", ("steps_per_execution", text))),
-    (re.compile(r"_policy\(\"(\w+)\"\)"), lambda text: ("policy", text)),
     (
         re.compile(r"\binitial_scale=2\.0\*\*(\d+)"),
         lambda text: ("sets", ("loss_scale", str(2 ** int(text)))),

@@ -130,20 +130,32 @@ def memory_from_the_driver_in_steps(steps: int = 6, calls: int = 4, *, until: in
     return k
 
 
-def begins_with_an_empty_queue(steps: int = 6, *, trains: bool) -> Kineto:
+def begins_with_an_empty_queue(
+    steps: int = 6,
+    *,
+    trains: bool,
+    marked: bool = True,
+    ops: bool = True,
+    product: float = 1300.0,
+    early: float = 0.0,
+) -> Kineto:
     """Steps that each read their result: short kernels as fast as they are launched, then a long product that
-    hides the launches after it. `trains`: the product is of a gradient."""
+    hides the launches after it. `trains`: the product is of a gradient. Without marks they are parts that repeat,
+    and without `ops` the driver's calls alone are recorded, as Nsight Systems does. `early`: so long before the
+    product ends the host no longer waits."""
     k = Kineto()
     for number in range(steps):
-        at = 2000.0 * number
-        k.host("user_annotation", f"ProfilerStep#{number}", at, 1990)
+        at = (700.0 + product) * number
+        if marked:
+            k.host("user_annotation", f"ProfilerStep#{number}", at, 690 + product)
         for short in range(20):
             k.launch(ADD, at + 10 + 30 * short, at + 16 + 30 * short, 5)
         square = {"Input Dims": [[4096, 4096]] * 2, "Input type": ["c10::Half"] * 2}
-        k.op("AddmmBackward0" if trains else "aten::linear", at + 608, 20)
-        k.op("aten::mm", at + 610, 10, **square)
-        k.launch(HALF, at + 612, at + 620, 1300)
-        k.host("cuda_runtime", "cudaDeviceSynchronize", at + 640, 1290)
+        if ops:
+            k.op("AddmmBackward0" if trains else "aten::linear", at + 608, 20)
+            k.op("aten::mm", at + 610, 10, **square)
+        k.launch(HALF, at + 612, at + 620, product)
+        k.host("cuda_runtime", "cudaDeviceSynchronize", at + 640, product - 10 - early)
     return k
 
 

@@ -115,7 +115,7 @@ def test_mp705_one_device_shows_what_is_exposed_whatever_is_sent() -> None:
     found = finding("MP705", alone)
     assert (found.severity, found.confidence, found.cost_ns_per_step) == ("warning", "low", None)
     assert "62.6 % of the step" in found.summary
-    assert found.said.endswith("or wait for them, for 62.6 % of the step")
+    assert found.said.endswith("or waits for them, and computes nothing for 62.6 % of the step")
     assert found.remedies[0].text.startswith("compare the traces of all devices")
     float32 = c.case(account=c.account(exchange(20.0)), records=c.facts("float32", **MIRRORED))
     assert says("MP705", float32) == "warning"

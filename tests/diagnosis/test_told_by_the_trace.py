@@ -344,3 +344,31 @@ def test_a_wait_at_a_step_s_end_is_none_in_mid_step(tmp_path: Path) -> None:
     found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
     (got,) = (each for each in found.findings if each.code == "MP311")
     assert "mid-step" not in got.summary
+
+
+@pytest.mark.parametrize(("product", "cause"), [(1_300.0, "MP311"), (300.0, "MP302")])
+@pytest.mark.parametrize("ops", [True, False])
+def test_between_two_waits_a_launching_host_that_gets_ahead_is_not_what_limits(
+    ops: bool, product: float, cause: str, tmp_path: Path
+) -> None:
+    """Seen in an export of Nsight Systems: parts that repeat, each with a wait. 20 kernels of 5 us, launched every
+    30, leave the device idle 504 us, and the way to the first 86; the wait is for a product of this length."""
+    trace = windows.begins_with_an_empty_queue(trains=False, marked=False, ops=ops, product=product, steps=8)
+    found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
+    assert found.account.unit == "part"
+    (got,) = (each for each in found.findings if each.code in ("MP302", "MP311"))
+    assert got.code == cause
+    assert got.cost_ns_per_step == pytest.approx(590e3, rel=0.02)
+    if cause == "MP311":
+        assert "begins to wait for it (cudaDeviceSynchronize)" in got.summary
+        assert ".item()" in got.remedies[0].text
+        assert found.answer.code == "MP311"
+        (read,) = (each.text for each in got.remedies if each.text.startswith("read no value"))
+        assert "where more is to be launched" in read  # no step and no loss: nothing trains here
+
+
+def test_a_wait_that_ends_while_the_device_works_did_not_empty_its_queue(tmp_path: Path) -> None:
+    trace = windows.begins_with_an_empty_queue(trains=False, marked=False, steps=8, early=1_000.0)
+    found = diagnosed(trace.write(tmp_path / "host.pt.trace.json"))
+    assert "MP302" in [each.code for each in found.findings]
+    assert "MP311" not in [each.code for each in found.findings]

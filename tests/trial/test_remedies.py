@@ -231,3 +231,9 @@ def test_a_diagnosed_run_is_advised_in_the_order_of_what_remedies_promise() -> N
     twice = given.promises[2]  # the examples share what a step costs once
     assert twice.after_ns == pytest.approx((1 + 0.317) / 2 * given.step_ns, rel=0.01)
     assert [each.code for each in given.by_hand] == ["MP302"]
+
+
+def test_the_switch_that_names_xla_too_is_tried_as_the_switch() -> None:
+    """XLA is a setting of its own to the ladder: taken for XLA alone, 16 bits would not be tried."""
+    both = 'keras.config.set_dtype_policy("mixed_float16")\nmodel.compile(model.optimizer, model.loss, jit_compile=True)'
+    assert remedies.switch_of(Remedy("with jit_compile=True", both)) == ("policy", "mixed_float16")

@@ -41,6 +41,10 @@ GFLOP on an H100 (0.68 and 0.81; `sample_traces/recorded-h100-transformer-padded
 FEWER_OPERATIONS = 4.0
 """What Winograd's F(4x4, 3x3) saves of a convolution's products: Lavin & Gray 2015, arXiv:1509.09308."""
 
+BY_ATOMICS_RATIO = 42.0
+"""So many times as long as in float32 the sum of a bias' gradient took in 16 bits, at most, on an H200
+(TensorFlow 2.20 without XLA; 33 times in the step of `sample_traces/recorded-h200-transformer-*`)."""
+
 SIXTEEN_BITS: frozenset[Precision] = frozenset(("fp16", "bf16"))
 NARROW: frozenset[Precision] = SIXTEEN_BITS | {"fp8", "fp4"}
 """Types of products that a float32 run computes in float32; of eight bits there is no other arithmetic."""
@@ -109,6 +113,11 @@ def work_of(cell: Cell) -> Work:
         _wide_ratio(cell.hlo.tensors if cell.hlo else shapes.tensors(cell.shapes or ""))
         if cell.precision == "mixed" else None,
     )  # fmt: skip
+
+
+def by_atomics(cell: Cell) -> bool:
+    """Return whether this is TensorFlow's own sum of a bias' gradient, which adds by atomics in 16 bits."""
+    return cell.op_type == "BiasAddGrad" and cell.hlo is None and cell.ns_per_step > 0
 
 
 def _wide_ratio(tensors: Iterable[shapes.Tensor]) -> float | None:

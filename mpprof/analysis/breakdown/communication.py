@@ -31,6 +31,11 @@ _TYPES: dict[str, Precision] = {
     "f8e4m3": "fp8", "f8e5m2": "fp8",
 }  # fmt: skip
 """How NCCL, RCCL, TensorFlow and XLA name the type that is sent."""
+_INTEGERS = {
+    "long": "int64", "int64": "int64", "s64": "int64", "i64": "int64", "int": "int32", "int32": "int32",
+    "s32": "int32", "i32": "int32", "byte": "uint8", "uint8": "uint8", "u8": "uint8", "bool": "bool",
+}  # fmt: skip
+"""How PyTorch's ops and XLA name integers that are sent: tokens, counts, flags."""
 _KINDS: tuple[tuple[CollectiveKind, str], ...] = (
     ("gather", r"(?i)all_?-?gather|CollectiveGather"),
     ("reduce", r"(?i)reduce"),
@@ -58,22 +63,33 @@ def precision_of(cell: Cell) -> Precision:
     return "unknown"
 
 
+def integers_of(cell: Cell) -> str:
+    """Return the type of the integers that are sent, by the op's shapes or HLO; "": none are stated. A
+    kernel's name has integers among its arguments."""
+    stated = (cell.shapes, cell.hlo.dtype if cell.hlo else None)
+    words = (word for text in stated for word in re.split(r"[^a-z0-9]+", (text or "").lower()))
+    return next((_INTEGERS[word] for word in words if word in _INTEGERS), "")
+
+
 def collectives(cells: Sequence[Cell]) -> tuple[Collective, ...]:
-    """Return the communication among these cells by kind and precision, the longest first."""
-    found: dict[tuple[CollectiveKind, Precision], list[Cell]] = {}
+    """Return the communication among these cells by kind and type, the longest first."""
+    found: dict[tuple[CollectiveKind, Precision, str], list[Cell]] = {}
     for cell in cells:
         if cell.category == "comm":
-            found.setdefault((kind_of(cell), precision_of(cell)), []).append(cell)
+            sent = precision_of(cell)
+            key = kind_of(cell), sent, integers_of(cell) if sent == "unknown" else ""
+            found.setdefault(key, []).append(cell)
     parts = [
         Collective(
             kind, precision,
             sum(cell.ns_per_step for cell in own),
             sum(cell.busy_ns_per_step for cell in own),
             sum(cell.calls_per_step for cell in own),
+            integers,
         )
-        for (kind, precision), own in found.items()
+        for (kind, precision, integers), own in found.items()
     ]  # fmt: skip
-    return tuple(sorted(parts, key=lambda part: (-part.busy_ns, part.kind, part.precision)))
+    return tuple(sorted(parts, key=lambda part: (-part.busy_ns, part.kind, part.precision, part.integers)))
 
 
 # --- several devices ---------------------------------------------------------------------------------------

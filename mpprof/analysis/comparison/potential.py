@@ -6,10 +6,11 @@ most, and at least what its operations and bytes, or the ratio of the card's pea
 Winograd and FFT convolutions all of its time at most, because a 16-bit convolution that multiplies every pair
 gives their saving back; matrix work in TF32 all of its time at most, and at least what its operations and
 bytes take, half where they are not known; transforms and other work bound by memory all of its time at most
-and half at least; kernels that are bound by launching, the optimizer, FBGEMM's embedding tables, copies,
-communication and idle time as long as they were. No kernel becomes shorter than two microseconds, and no step
-shorter than what the host needs for it. Where the card's peaks are not known, matrix work may take no time at
-all at the short end.
+and half at least, but sums of biases' gradients by TensorFlow's own op up to BY_ATOMICS_RATIO times as long,
+so that the range may begin below 1; kernels that are bound by launching, the optimizer, FBGEMM's embedding
+tables, copies, communication and idle time as long as they were. No kernel becomes shorter than two
+microseconds, and no step shorter than what the host needs for it. Where the card's peaks are not known,
+matrix work may take no time at all at the short end.
 
 For a single step it is more: its last launch comes no earlier than it did, and at the long end only that work
 becomes shorter which no launch held up. Shorter kernels before it make longer gaps.
@@ -23,12 +24,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from mpprof.analysis.attainable.engine import eligible, halved, in_tf32, least, of_a_table
 from mpprof.analysis.attainable.evidence import Evidence, saving_ops
 from mpprof.analysis.attainable.work import (
+    BY_ATOMICS_RATIO,
     FLOOR_NS,
     HALF_BYTES,
     LAUNCH_BOUND_NS,
     MEMORY_BOUND,
     USUAL_RATIO,
     Work,
+    by_atomics,
     work_of,
 )
 from mpprof.model.account import Account, AttainableRange, Cell, Class, Limit, LimitKind
@@ -48,7 +51,8 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     works = [work_of(cell) for cell in cells]
     evidence = Evidence(peaks, saving=saving_ops(cells))
     found = [least(work, "fp16", evidence) for work in works]
-    longest = [each.high for each in found]
+    atomics = [cell.ns_per_step * (BY_ATOMICS_RATIO - 1.0) for cell in cells if by_atomics(cell)]
+    longest = [*(each.high for each in found), *atomics]
     shortest = [_shortest(work, each.low) for work, each in zip(works, found, strict=True)]
     path = account.host_path if account.one_step else None
     floor_ns = account.host_ns if account.host_ns and account.host_ns > sum(shortest) else None
@@ -63,7 +67,7 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     few = ("one profiled step, which may not be representative",) if account.one_step else ()
     few = ("the host launches no earlier than it did", *few) if path else few
     return AttainableRange(
-        low=max(1.0, min(at_least, at_most)),
+        low=max(0.0 if atomics else 1.0, min(at_least, at_most)),
         high=max(1.0, at_most),
         eligible_ratio=could / busy if busy > 0 else None,
         assumptions=(*_assumed(cells, works, shortest, evidence), *few),
@@ -120,6 +124,9 @@ def _assumed(
     stays += ["idle time"] if any(work.category.startswith("idle_") for _, work, _ in rows) else []
     if stays:
         yield f"{_listed(stays)} as long as now"
+    if any(map(by_atomics, cells)):
+        most = _times(BY_ATOMICS_RATIO)
+        yield f"gradients of biases up to {most} as long (atomics in 16 bits, without XLA)"
     yield "casts and loss scaling not counted"
 
 

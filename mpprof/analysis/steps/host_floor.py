@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from mpprof.analysis.arrays.group_sums import pick
 from mpprof.analysis.arrays.intervals import EMPTY, Intervals, gaps, union
 from mpprof.analysis.arrays.quantiles import median
-from mpprof.analysis.steps.calls import calls, threads_of
+from mpprof.analysis.steps.calls import Calls, calls, threads_of
+from mpprof.analysis.steps.host_waits import between_waits, steps_in
 from mpprof.analysis.steps.idle import CALL_NS, LAUNCH_NS, held_up
 from mpprof.model.account import Account, HostPath
 from mpprof.model.arrays import Bool, Int32, Int64, distinct
@@ -143,10 +144,7 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
     work = np.flatnonzero((call >= 0) & (pick(kernels.kind, rows) == WorkKind.KERNEL))
     call, start, ended = pick(call, work), pick(start, work), pick(ended, work)
     returned = pick(launched, work) + host.duration_ns.take(pick(launch, work))
-    until = found.start_ns.copy()  # the last launch returned
-    np.maximum.at(until, call, returned)
-    last = until.copy()  # the last kernel ended
-    np.maximum.at(last, call, ended)
+    until, last = _until(found, call, returned, ended)
     hungry = np.flatnonzero(start - returned < QUEUED_NS)
     last_hungry = np.zeros(len(found), np.int64)
     last_hungry[call[hungry]] = hungry  # of several the last one stays
@@ -161,6 +159,36 @@ def host_path(trace: Trace, account: Account) -> HostPath | None:
     )
     per_call = account.main.steps / max(1, len(account.steps))
     return HostPath(*(median(each[launching]) / per_call for each in path))
+
+
+def ahead_ns(trace: Trace, account: Account) -> float | None:
+    """Return `HostPath.ahead_ns` where no calls tell, from one wait for the device to the next: how much work
+    the device has left when the host begins to wait, per step; 0 where it had some after the wait before.
+    None without waits between the kernels of the launching thread, and where calls tell."""
+    row = trace.device_row(account.main.device)
+    if account.trace_basis == "host" or calls(trace, row) is not None:
+        return None
+    found = between_waits(trace, row)
+    if found is None:
+        return None
+    kernels, host = trace.kernels, trace.host
+    rows = np.flatnonzero((kernels.device == row) & (kernels.launch >= 0) & (kernels.kind == WorkKind.KERNEL))
+    launch, ended = kernels.launch[rows], kernels.start_ns[rows] + kernels.duration_ns[rows]
+    launched = host.start_ns[launch]
+    busy = _ended(launched, ended, found.start_ns) > found.start_ns + QUEUED_NS
+    call = found.at(launched)
+    own = call >= 0
+    until, last = _until(found, call[own], (launched + host.duration_ns[launch])[own], ended[own])
+    return float(np.where(busy, 0, last - until).sum()) / steps_in(found, account)
+
+
+def _until(found: Calls, call: Int64, returned: Int64, ended: Int64) -> tuple[Int64, Int64]:
+    """Return per call when the last of these launches returned, and when the last of their kernels ended."""
+    until = found.start_ns.copy()
+    np.maximum.at(until, call, returned)
+    last = until.copy()
+    np.maximum.at(last, call, ended)
+    return until, last
 
 
 def _ended(launched: Int64, ended: Int64, time: Int64) -> Int64:

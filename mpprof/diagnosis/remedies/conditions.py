@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpprof.analysis.attainable.work import by_atomics
 from mpprof.analysis.breakdown import copies
 from mpprof.analysis.kernels.op_types import family_of, type_from_name
 from mpprof.analysis.layers import kinds
@@ -201,6 +202,11 @@ def compiled(signals: Signals) -> bool:
 _OF_TORCH_COMPILE = ("Torch-Compiled Region", "triton_poi", "CompiledFunction")
 """What torch.compile leaves in a trace, the last for any of its backends: the autograd function round what
 AOTAutograd traced (torch/_functorch), "CompiledFunctionBackward" its gradient."""
+
+
+def sums_biases_by_an_op(signals: Signals) -> bool:
+    """Tell whether TensorFlow's own op sums gradients of biases, as it does without XLA."""
+    return any(map(by_atomics, signals.cells))
 
 
 def eager_jax(signals: Signals) -> bool:

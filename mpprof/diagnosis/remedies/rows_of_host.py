@@ -264,7 +264,7 @@ LAUNCHES = (
     ),
     Row(
         "MP311", ANY - KERAS, "do not wait for the device in every step: read the loss every hundred steps",
-        unless=(its.only_infers,), loop=True,
+        unless=(its.only_infers, its.forward_alone), loop=True,
     ),
     Row(
         "MP311", ANY - KERAS, "do not wait for the device in every step: read a step's results while the next one runs",
@@ -275,7 +275,14 @@ LAUNCHES = (
         "read no value in mid-step (.item(), .cpu(), a tensor in an if): keep it on the device, and read it at the "
         "step's end or every hundred steps",
         "losses.append(loss.detach())  # and torch.stack(losses).mean().item() every hundred steps",
-        "mid-step",
+        "mid-step", unless=(its.forward_alone,),
+    ),
+    Row(
+        "MP311", TORCH,
+        "read no value where more is to be launched (.item(), .cpu(), a tensor in an if): keep it on the device, or "
+        "copy it without waiting and read it later",
+        'value = value.to("cpu", non_blocking=True)  # read after the launches that follow', "mid-step",
+        when=(its.forward_alone,),
     ),
     Row(
         "MP311", ANY - TORCH, "find the op that makes the host wait in mid-step, and take it out of the step",

@@ -20,6 +20,7 @@ from mpprof.diagnosis.remedies.frameworks import (
 from mpprof.diagnosis.remedies.shared_rows import (
     ADAM_SCALED,
     AMD,
+    COMPILE,
     NVIDIA,
     OTHER_VENDORS,
     SCALED,
@@ -245,9 +246,21 @@ _WITHOUT_UNITS = tuple(
 )  # fmt: skip
 _AUTOCAST = "around the forward pass and the loss"
 SWITCH = (
+    *(
+        Row(
+            "mixed precision", on, '{set_policy}("mixed_float16") before the model is built',
+            '{set_policy}("mixed_float16")\nmodel = build_model()', unless=unless, other_type=True,
+        )
+        for on, unless in (
+            (KERAS - ON_TENSORFLOW, ()), (KERAS & ON_TENSORFLOW, (its.sums_biases_by_an_op,)),
+        )
+    ),
     Row(
-        "mixed precision", KERAS, '{set_policy}("mixed_float16") before the model is built',
-        '{set_policy}("mixed_float16")\nmodel = build_model()', other_type=True,
+        "mixed precision", KERAS & ON_TENSORFLOW,
+        '{set_policy}("mixed_float16") with jit_compile=True: without XLA, gradients of biases are summed by slow '
+        "16-bit atomics",
+        '{set_policy}("mixed_float16")\nmodel = build_model()\n' + COMPILE, when=(its.sums_biases_by_an_op,),
+        other_type=True,
     ),
     Row(
         "mixed precision", TORCH, f'torch.autocast("cuda", dtype=torch.bfloat16) {_AUTOCAST}',

@@ -33,6 +33,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mpprof.analysis.steps import boundaries
+from mpprof.analysis.steps.idle import HOST_OPS
 from mpprof.diagnosis.prelude import *
 from mpprof.model.arrays import Bool
 from mpprof.model.trace import CopyKind, HostKind, Trace, WorkKind
@@ -106,14 +107,16 @@ def _short(op: str) -> str:
 
 
 def _idle(signals: Signals, held_ns: float) -> tuple[Claim, ...]:
-    """Return the idle time that the ops account for: while the host computes it launches nothing."""
+    """Return the idle time that the ops account for: while the host computes it launches nothing. First that
+    which the account itself puts down to ops on the host."""
+    own = signals.select(lambda cell: cell.cause == HOST_OPS[1])
+    others = (row for category in ("idle_launch", "idle_other", "idle_sync") for row in signals.of(category))
     claims = []
-    for category in ("idle_launch", "idle_other", "idle_sync"):
-        for row in signals.of(category):
-            taken = min(held_ns, signals.cells[row].ns_per_step)
-            held_ns -= taken
-            if taken > 0:
-                claims.append(Claim(row, signals.cells[row].ns_per_step - taken))
+    for row in dict.fromkeys((*own, *others)):
+        taken = min(held_ns, signals.cells[row].ns_per_step)
+        held_ns -= taken
+        if taken > 0:
+            claims.append(Claim(row, signals.cells[row].ns_per_step - taken))
     return tuple(claims)
 
 

@@ -116,6 +116,8 @@ def judge(signals: Signals) -> Outcome:
     ratio, taken = signals.cost_ratio(claims), format_ns(signals.cost_ns(claims) * signals.undistorted)
     if stays:
         claims = attainable.lessened(signals, claims, stays)
+    hideable = format_ns(signals.cost_ns(claims) * signals.undistorted)
+    could = f"; other work could hide {hideable} of that" if stays else ""
     return Found(
         summary=f"the device {does} for "
         + (f"{taken} {{each}} ({format_ratio(ratio)})" if stays else "{cost} {each} ({share})")
@@ -138,7 +140,9 @@ def judge(signals: Signals) -> Outcome:
         cases=("blocking" if blocking else case,),
         scale=scale,
         severity=scale.severity(ratio) if stays else None,
-        said=f"the {{device}} does nothing but {what} for {taken} of {{whole}}" if offloaded or stays else "",
+        said=f"the {{device}} does nothing but {what} for {taken} of {{whole}}{could}"
+        if offloaded or stays
+        else "",
         claims=claims,
     )
 

@@ -10,8 +10,9 @@ What it means
 How we know
     Idle time of the device during which the host launched (`idle_launch`), in steps at whose beginning no
     kernel of an earlier launch ran, and the time from the return of the last launch to the end of the last
-    kernel. MP302 counts the idle time if the host is less far ahead than the device idled, or if the trace
-    does not hold the calls of a training function and their launches.
+    kernel. Where no calls of a training function are in the trace, what lies between two waits for the device
+    of the launching thread takes a step's place. MP302 counts the idle time if the host is less far ahead
+    than the device idled, or if the trace holds neither.
 
 What it costs
     That idle time, as in MP302: had the queue not run empty, it would have been hidden.
@@ -44,23 +45,28 @@ def judge(signals: Signals) -> Outcome:
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
     if not launch_waits.host_gets_ahead(signals):
         return Clear("the host is never so far ahead that this idle time would be hidden")
-    path = account.host_path
-    ahead_ns = path.ahead_ns if path else 0.0
+    ahead, marked = format_ns(signals.host_ahead_ns or 0.0), account.host_path is not None
     waits = launch_waits.in_mid_step(signals)
+    named = evidence.listed(waits) if waits else ""
+    if marked:
+        more = f"once the host has launched the last kernel, the device works {ahead} more"
+        more += f"; in mid-step the host waits for it, in {named}" if waits else ""
+    else:
+        whose = f" ({named})" if waits else ""
+        more = f"whenever the host begins to wait for it{whose}, it has work left, {ahead} {{each}} in all"
     return Found(
-        summary=(
-            "the device idles {cost} {each} ({share}) until its queue fills; once the host has launched the "
-            f"last kernel, the device works {format_ns(ahead_ns)} more"
-            + (f"; in mid-step the host waits for it, in {evidence.listed(waits)}" if waits else "")
-        ),
-        proof=f"{waits[0]} waits in mid-step" if waits else "",
+        summary=f"the device idles {{cost}} {{each}} ({{share}}) until its queue fills; {more}",
+        proof=f"{waits[0]} waits for the device" if waits else "",
         evidence=(
             evidence.ratio(
                 f"{{span}} idle until the queue fills{launch_waits.left_out(signals)}",
                 share,
                 launch_waits.SCALE.crossed(share),
             ),
-            evidence.ns("device's work after the last launch", ahead_ns),
+            evidence.ns(
+                f"device's work {'after the last launch' if marked else 'left when the host waits'}",
+                signals.host_ahead_ns,
+            ),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
         cases=("mid-step", "") if waits else ("",),

@@ -7,8 +7,8 @@ What it means
     any. What is exposed lengthens the step, in every precision; 16 bits shorten the work that could hide it.
 
 How we know
-    The account's class `comm`: time in which a collective runs and nothing else does; the hidden time stands
-    beside it.
+    The account's class `comm`: time in which a collective runs and nothing is computed, whether copies run
+    beside it or not; the hidden time stands beside it.
 
 What it costs
     At most the part of the transfer that the device's own work has room to hide. Only traces of several
@@ -33,7 +33,7 @@ from mpprof.diagnosis.shared import several_devices
 
 CODE, SLUG, TITLE = "MP705", "exposed-communication", "Communication is not hidden behind work"
 ABOUT = "exposed communication"
-SAYS = "the {device} does nothing but exchange data with others[ for {time}]"
+SAYS = "the {device} exchanges data with others and computes nothing[ for {time}]"
 ONCE = "once communication is hidden"
 OF_TRAINING = True
 OF_ACCELERATOR = True
@@ -76,7 +76,7 @@ def judge(signals: Signals) -> Outcome:
             confidence="low",
             cases=("of one", case) if transfer is None else (case,),
             said=(
-                "the {device} does nothing but exchange data with others, or wait for them, for "
+                "the {device} exchanges data with others, or waits for them, and computes nothing for "
                 f"{format_ratio(ratio)} of {{whole}}"
             ),
             severity="warning" if ratio >= SCALE.warning_ratio else "info",

@@ -41,6 +41,16 @@ def test_a_float32_run_has_a_range_and_its_share_of_matrix_work() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("op_type", "sums_ms"), [("BiasAddGrad", 42.0), ("Sum", 1.0)])
+def test_sums_of_biases_by_an_op_of_their_own_may_take_far_longer(op_type: str, sums_ms: float) -> None:
+    """33 times as long in the sample run, 42 for one layer, both recorded: 1 ms of 41 may become 42."""
+    summed = replace(work("reduce", 1), op_type=op_type)
+    found = potential(account_of([fp32("dense", 40 * MS), summed]), V100)
+    assert found.low == pytest.approx(41 / (20 + sums_ms))
+    assert found.high == pytest.approx(41 / (40 * PEAKS + 0.5))
+    assert ("atomics" in " ".join(found.assumptions)) is (op_type == "BiasAddGrad")
+
+
 def test_the_embedding_tables_of_fbgemm_stay_as_they_are() -> None:
     """Autocast reaches neither their lookups nor the update fused into them; another gather's bytes it halves."""
     update = "split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_cta_per_row_1"
