@@ -22,7 +22,7 @@ SAMPLE = "sample_traces/v100-float32-island"
 STATEMENTS = {
     "mpprof": 580,
     "mpprof/analysis": 10_780,
-    "mpprof/api": 1_520,
+    "mpprof/api": 1_524,
     "mpprof/cli": 2_360,
     "mpprof/diagnosis": 7_910,
     "mpprof/forecasts": 2_460,

@@ -149,6 +149,10 @@ def of_units(said: str, units: str) -> str:
     return said.replace(LANE_LABELS["matrix_unit"], units)
 
 
+def lane_labels(units: str) -> dict[str, str]:
+    return {key: of_units(said, units) for key, said in LANE_LABELS.items()}
+
+
 def kind_word(kind: str, units: str) -> str:
     return of_units(KIND_WORDS[kind], units)
 

@@ -29,7 +29,7 @@ from mpprof.diagnosis.remedies.frameworks import ON_JAX, ON_TORCH
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.errors import UnableError, UnreadableError, own_baseline
 from mpprof.model.account import Account, Speedup, TensorCoreShare
-from mpprof.model.device import DeviceFacts, DevicePeaks
+from mpprof.model.device import MAYBE_NVIDIA, DeviceFacts, DevicePeaks
 from mpprof.model.finding import Diagnosis
 from mpprof.model.frozen import frozen
 from mpprof.model.hosts import Collective, Hosts
@@ -117,7 +117,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
     window = None if account else window_of(run, trace, placements, ownership, problem or "")
     measured = account or window
     cells = measured.main.cells if measured else ()
-    units = _has_matrix_units(run, _device_of(trace, measured))
+    device = _device_of(trace, measured)
     return Analysis(
         run=run,
         steps=steps,
@@ -125,7 +125,7 @@ def analyse(run: Run, *, strict: bool = False) -> Analysis:
         placements=placements,
         ownership=ownership,
         account=account,
-        tensor_core=_tensor_core(measured, trace, placements, units),
+        tensor_core=_tensor_core(measured, trace, placements, run, device),
         memory=_at_peak(trace, ownership, run),
         peaks=_peaks(run, trace),
         trace_problem=problem,
@@ -212,15 +212,19 @@ def _counted(run: Run, trace: Trace, strict: bool) -> tuple[Run, placement.Count
 
 
 def _tensor_core(
-    account: Account | None, trace: Trace, placements: Placements, matrix_units: bool | None
+    account: Account | None, trace: Trace, placements: Placements, run: Run, device: DeviceFacts | None
 ) -> TensorCoreShare | None:
     """Return the Tensor Core share of what the account covers: the steps, or the whole window; None
-    without work."""
+    without work. Where no matrix work shows it, the device tells what its units are."""
     if account is None:
         return None
     on_host = trace.basis == "host"
-    share = tensor_core_share(account.main.cells, on_host=on_host, matrix_units=matrix_units)
+    units = _has_matrix_units(run, device)
+    share = tensor_core_share(account.main.cells, on_host=on_host, matrix_units=units)
     share = replace(share, of=account.of)
+    other = device is not None and device.kind != "cpu" and device_peaks.vendor(device) not in MAYBE_NVIDIA
+    if other and not share.by_precision:
+        share = replace(share, unit="matrix_core")
     if not any(verdict.strength == "counter" for verdict in placements.verdicts):
         return share
     return replace(share, verified_ratio=placement.verified_ratio(trace, placements))

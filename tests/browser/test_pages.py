@@ -16,7 +16,8 @@ from tests.browser.visiting import MEASURED, VOCABULARY, Visit, serving, visit
 from tests.builders.read_back import reading
 from tests.builders.xspace import Ref, Space
 from tests.dashboards.fake_source import HOSTILE, HOSTILE_KERNEL, FakeSource, kernel_rows
-from tests.paths import SAMPLES
+from tests.paths import SAMPLES, SHARED
+from tests.traces.conftest import needs_shared
 
 work = reading(work)
 
@@ -520,6 +521,35 @@ _PLACES = """() => [...document.querySelectorAll(
     '#page section, #page h2, #page tr, #page td, #whatif-total, #flow .mp-flow-bar:not([data-key=after])'
 )].filter(e => e.checkVisibility()).map(e => { const box = e.getBoundingClientRect();
     return [box.left, box.top + scrollY, box.height].map(Math.round).join(); })"""
+
+
+@needs_shared()
+def test_advice_names_no_place_on_the_disk_of_the_server(chromium: Any) -> None:
+    """A trace without records: what to compare it with is a command that names it."""
+    with serving(SHARED / "rtx2080ti-torch") as address:
+        seen = visit(chromium, address)
+        seen.open_well("/?run=resnet_training.json.gz")
+        shown = seen.page.content()
+    assert str(SHARED) not in shown
+    assert "--baseline LOGDIR/resnet_training.json.gz" in shown
+
+
+@needs_shared()
+def test_a_tpu_has_no_tensor_cores_though_no_matrix_work_tells(chromium: Any) -> None:
+    of_units = "#hero, .mp-inline-figures, .mp-legend, th"
+    with serving(SHARED / "tpu-v6e-jax") as address:
+        seen = visit(chromium, address)
+        for path in ("/", "/layers", "/kernels"):
+            seen.open_well(f"{path}?run=inference.xplane.pb")
+            shown = " ".join(seen.page.locator(of_units).all_text_contents())
+            assert "Matrix cores" in shown, path
+            assert "Tensor Cores" not in shown, path
+        seen.open_well("/timeline?run=inference.xplane.pb")
+        labels = seen.page.evaluate(
+            "() => JSON.parse(document.getElementById('timeline').dataset.colours).labels"
+        )
+        assert labels["matrix_unit"] == "Matrix cores"
+        assert labels["off_matrix_unit"] == "matrix work off Matrix cores"
 
 
 def test_a_cause_leads_to_its_proof_within_two_clicks(chromium: Any, sample_server: str) -> None:

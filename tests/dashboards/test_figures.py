@@ -527,7 +527,8 @@ def test_what_is_merged_into_a_pixel_of_the_strip_has_its_shares_of_the_height()
     assert f'fill="{off}" d="M0.0 0h9000.0v1h-9000.0zM9000.0 0.4h1000.0v0.6h-1000.0z"' in drawn
     assert f'fill="{unit}" d="M9000.0 0h1000.0v0.4h-1000.0z"' in drawn
     assert image.alt == "The device in this step: matrix work off Tensor Cores 96.0 ns, Tensor Cores 4.00 ns"
-    assert "Tensor Cores" in [item.children[1] for item in legend(timeline).children]
+    assert "Tensor Cores" in [item.children[1] for item in legend(timeline, "Tensor Cores").children]
+    assert not any("Tensor" in item.children[1] for item in legend(timeline, "Matrix cores").children)
 
 
 def test_plotly_writes_a_part_as_it_does_where_orjson_is_installed() -> None:

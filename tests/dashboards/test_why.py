@@ -278,7 +278,7 @@ def test_a_ruler_has_one_figure_for_each_mark_and_none_for_precision_alone() -> 
 
 def test_the_strip_explains_the_host_s_colours_and_shortens_kernels() -> None:
     timeline = deepcopy(source().timeline("a100-launch-bound-mixed-float16", width=1200))
-    said = texts(legend(timeline))
+    said = texts(legend(timeline, "Tensor Cores"))
     assert "launches, ops" in said
     assert "host waits for the device" in said
     assert not [word for word in texts(strip(timeline)).split() if word == "void"]

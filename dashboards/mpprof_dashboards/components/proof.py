@@ -142,8 +142,10 @@ def _roofline(document: Report, given: Material, query: str) -> html.Section | N
     kinds = {dot.kind for dot in given.dots}
     marks = html.Ul(
         [
-            html.Li([_swatch(theme.KIND_COLOURS[kind]), said])
-            for kind, said in theme.KIND_WORDS.items()
+            html.Li(
+                [_swatch(theme.KIND_COLOURS[kind]), theme.kind_word(kind, content.matrix_units(document))]
+            )
+            for kind in theme.KIND_WORDS
             if kind in kinds
         ],
         className="mp-legend",
@@ -209,5 +211,8 @@ def _step(document: Report, timeline: Timeline | None, query: str) -> html.Secti
     return cards.section(
         "One step",
         html.Div(strip(timeline), className="mp-card"),
-        head=[legend(timeline, on_cpu=content.on_cpu(document)), html.P(said, className="mp-note mp-right")],
+        head=[
+            legend(timeline, content.matrix_units(document), on_cpu=content.on_cpu(document)),
+            html.P(said, className="mp-note mp-right"),
+        ],
     )

@@ -42,7 +42,7 @@ def strip(timeline: Timeline) -> html.Div:
     return html.Div([*rows, _axis(timeline)], className="mp-strip", id="strip")
 
 
-def legend(timeline: Timeline, *, on_cpu: bool = False) -> html.Ul:
+def legend(timeline: Timeline, units: str, *, on_cpu: bool = False) -> html.Ul:
     """Return a legend of the colours that the strip shows."""
     lanes = {lane["kind"]: lane for lane in reversed(timeline["lanes"])}
     keys = {
@@ -56,7 +56,7 @@ def legend(timeline: Timeline, *, on_cpu: bool = False) -> html.Ul:
     for key, colour in theme.LANE_COLOURS.items():
         if key in keys:
             looks.setdefault((colour, key in theme.QUIET_LANES), []).append(key)
-    labels = theme.LANE_LABELS | (theme.CPU_LABELS if on_cpu else {})
+    labels = theme.lane_labels(units) | (theme.CPU_LABELS if on_cpu else {})
     return html.Ul(
         [
             html.Li([_swatch(same[0], colour), ", ".join(labels[key] for key in same)])

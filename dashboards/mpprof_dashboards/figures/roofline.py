@@ -42,7 +42,7 @@ def figure(ops: Sequence[OpRow], roofs: Roofs | None, per: work.Per) -> Figure |
 "scatter",
             x=[row["intensity"] for row in same], y=[row["flops_per_s"] / 1e12 for row in same],
             mode="markers",
-            name=theme.KIND_WORDS[kind], customdata=[row["key"] for row in same],
+            name=theme.kind_word(kind, per.units), customdata=[row["key"] for row in same],
             marker={
                 "color": theme.KIND_COLOURS[kind], "opacity": 0.8, "line": {"width": 0},
                 "size": [6 + 22 * (row["ns"] / longest) ** 0.5 for row in same],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dash import html
 
 from mpprof.report import words
+from mpprof.report.content import matrix_units
 from mpprof_dashboards import theme
 from mpprof_dashboards.components import cards
 from mpprof_dashboards.components.context import Context, Page, why_absent
@@ -77,7 +78,7 @@ def _drawing(context: Context) -> html.Div:
             "data-run": context.run,
             "data-chosen": context.choice.run,
             "data-baseline": context.choice.baseline or "",
-            "data-colours": _colours(),
+            "data-colours": _colours(matrix_units(context.report())),
         },
     )
 
@@ -91,7 +92,7 @@ _WORK = ("matrix_unit", "off_matrix_unit", "other", "copy", "unknown")
 """What is coloured anew where colours are not by placement."""
 
 
-def _colours() -> str:
+def _colours(units: str) -> str:
     colours = theme.LANE_COLOURS | theme.WORK_COLOURS
     return json.dumps(
         {
@@ -99,7 +100,7 @@ def _colours() -> str:
             "text": {each: theme.text_on(each) for each in {*colours.values(), *theme.LAYER_COLOURS}},
             "edges": theme.EDGES,
             "quiet": dict.fromkeys(sorted(theme.QUIET_LANES), theme.QUIET_OPACITY),
-            "labels": theme.LANE_LABELS | theme.WORK_LABELS,
+            "labels": theme.lane_labels(units) | theme.WORK_LABELS,
             "lanes": list(theme.LANE_COLOURS),
             "work": _WORK,
             "layers": theme.LAYER_COLOURS,

@@ -24,13 +24,8 @@ from mpprof.report.content.breakdown import MOSTLY_RATIO, SMALL_RATIO, slices_of
 
 def matrix_units(document: Report) -> str:
     """Return the name of this device's matrix units: another vendor's never get NVIDIA's name."""
-    slices = slices_of(document)
-    placements = {share.placement for part in slices for share in part.by}
-    if (share := document.tensor_core) and share.of == "window":
-        placements.add(share.unit)
-    return (
-        "Matrix cores" if "matrix_core" in placements and "tensor_core" not in placements else "Tensor Cores"
-    )
+    share = document.tensor_core
+    return "Matrix cores" if share is not None and share.unit == "matrix_core" else "Tensor Cores"
 
 
 def tensor_core(document: Report) -> str:
