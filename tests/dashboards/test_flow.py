@@ -342,3 +342,15 @@ def test_a_document_s_style_holds_what_is_in_it_and_no_more() -> None:
     assert ".mp-page{" in style or ".mp-page," in style
     assert "mp-runs" not in style
     assert "@media print" in style
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_letters_on_hatching_and_dots_stand_on_a_ground_of_their_own(name: str) -> None:
+    *_, drawing = drawn(name)
+    grounds = {f"url(#{each.get('id')})" for each in drawing.iter(f"{_SVG}filter") if len(each) == 2}
+    parts = [each for each in drawing.iter(f"{_SVG}g") if each.get("class") == "mp-flow-part"]
+    assert parts
+    for part in parts:
+        textured = part.find(f"{_SVG}rect").get("fill").startswith("url(")
+        for label in part.iter(f"{_SVG}text"):
+            assert (label.get("filter") in grounds) == textured

@@ -383,6 +383,15 @@ _MIDDLE = 4.5
 """Pixels from the middle of a bar down to the foot of its letters."""
 
 
+_GROUND = svg.element(
+    "filter",
+    svg.element("feFlood", style="flood-color:var(--mp-surface,#fff)")
+    + svg.element("feComposite", in_="SourceGraphic"),
+    id="mp-ground", x=-0.04, y=0, width=1.08, height=1,
+)  # fmt: skip
+"""What a label on hatching or dots stands on."""
+
+
 def draw(flow: Flow, label: str = "", query: str = "") -> str:
     """Return the flow as SVG; "" without bars. `label` is its name for those who hear the page; with the
     `query` of a page, this run's segments lead to their kernels, its waits to the timeline."""
@@ -407,7 +416,7 @@ def draw(flow: Flow, label: str = "", query: str = "") -> str:
     # A switch of a remedy writes into it, so that it is there without words, too.
     tail = svg.element("text", escape(words.plain(rest)), x=0, y=y + 15, class_="mp-flow-above mp-flow-tail")
     tail = svg.element("g", tail, class_="mp-flow-narrow")
-    patterns = svg.element("defs", "".join(map(_pattern, theme.FLOW_COLOURS)))
+    patterns = svg.element("defs", _GROUND + "".join(map(_pattern, theme.FLOW_COLOURS)))
     return svg.element(
         "svg",
         patterns + "".join(names) + tail + "".join(inside),
@@ -489,10 +498,10 @@ def _segment(part: Segment, at: float, ratio: float, y: float, height: int, *, c
     ink = "" if computed or part.kind in theme.DOTTED else theme.text_on(colour)
     place = {"x": svg.percent(at + ratio / 2), "y": y + height / 2 + _MIDDLE}
     long, short = svg.fits_from(full, ratio), svg.fits_from(length, ratio)
-    look = "mp-flow-label" + (" mp-flow-halo" if not ink else "")
+    look = "mp-flow-label"
     style = f"fill:{ink}" if ink else None
     # The hint names the part for those who hear it, whatever has room; its label would say it twice.
-    place |= {"style": style, "aria_hidden": "true"}
+    place |= {"style": style, "filter": "" if ink else "url(#mp-ground)", "aria_hidden": "true"}
     labels = ""
     if long != "mp-never":
         labels += svg.text(full, class_=f"{look} {long}", **place)
