@@ -157,8 +157,8 @@ class LogDirectory(TableMethods):
         baseline = baseline if baseline != run else None
 
         def make() -> Report:
-            mine = self._as_seen(run)
-            against = self._as_seen(baseline) if baseline else None
+            mine = self._analysis(run)
+            against = self._analysis(baseline) if baseline else None
             document = documents.report(workflows.judge(mine, against, dismissed=self._ignore))
             return dismissals.applied(document, self._ignore)
 
@@ -254,7 +254,7 @@ class LogDirectory(TableMethods):
         """Return the `mpprof.compare/1` document of two runs or more, in the order given."""
         from mpprof.api.ladder import compare_analyses
 
-        compared = compare_analyses([self._as_seen(run) for run in runs], dismissed=self._ignore)
+        compared = compare_analyses([self._analysis(run) for run in runs], dismissed=self._ignore)
         document = documents.comparison(compared)
         return dismissals.applied_to_comparison(document, self._ignore)
 
@@ -322,13 +322,6 @@ class LogDirectory(TableMethods):
 
     def _analysis(self, name: str) -> workflows.Analysis:
         return self._analysed(name).analysis
-
-    def _as_seen(self, name: str) -> workflows.Analysis:
-        """Return the analysis of a run whose advice names its place in the log directory, not on the disk of
-        whoever serves it."""
-        found = self._analysis(name)
-        inside = Path("LOGDIR", os.path.relpath(found.run.path, self.path))
-        return replace(found, run=replace(found.run, path=inside))
 
     def _analysed(self, name: str) -> _Analysed:
         with self._lock:

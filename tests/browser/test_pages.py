@@ -524,17 +524,6 @@ _PLACES = """() => [...document.querySelectorAll(
 
 
 @needs_shared()
-def test_advice_names_no_place_on_the_disk_of_the_server(chromium: Any) -> None:
-    """A trace without records: what to compare it with is a command that names it."""
-    with serving(SHARED / "rtx2080ti-torch") as address:
-        seen = visit(chromium, address)
-        seen.open_well("/?run=resnet_training.json.gz")
-        shown = seen.page.content()
-    assert str(SHARED) not in shown
-    assert "--baseline LOGDIR/resnet_training.json.gz" in shown
-
-
-@needs_shared()
 def test_a_tpu_has_no_tensor_cores_though_no_matrix_work_tells(chromium: Any) -> None:
     of_units = "#hero, .mp-inline-figures, .mp-legend, th"
     with serving(SHARED / "tpu-v6e-jax") as address:

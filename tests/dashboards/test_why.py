@@ -232,7 +232,7 @@ def test_what_comes_to_light_after_the_plan_is_said() -> None:
 def test_what_stays_after_the_plan_is_named_by_what_is_longest_then() -> None:
     name = "recorded-h200-transformer-mixed-float16"
     pair = source().report(name, choices.default_baseline(name, source().entries()))
-    assert "; then longest: idle, no cause recorded, " in combinations(pair)[-1]["total"]
+    assert combinations(pair)[-1]["total"].endswith("; then longest: elementwise, 6.57 ms")
     off = combinations(source().report("v100-xla-convnet-float32", None))[-1]["total"]
     assert off.endswith("; then longest: matrix work, ordinary cores, 73.7 ms")
 
@@ -357,7 +357,7 @@ def test_a_mean_of_unlike_steps_comes_with_their_spread(tmp_path: Path) -> None:
 def test_code_that_a_row_above_shows_is_not_said_again() -> None:
     text = render(remedies(report("recorded-h200-transformer-mixed-float16"), ""))
     table = text.partition("</table>")[0]
-    assert table.count("the same line as above: this gain comes on top") == 1
+    assert table.count("the same line as above: this gain comes on top") == 2  # of MP306 and MP302
     assert table.count('data-copy="model.compile(') == 1
 
 

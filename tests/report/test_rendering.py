@@ -267,6 +267,7 @@ def test_an_estimate_is_called_one() -> None:
 def test_another_vendors_matrix_units_go_by_their_own_name() -> None:
     document = documents.document(hand_made.diagnosis())
     document["time"]["slices"][0]["by"][0]["placement"] = "matrix_core"
+    document["tensor_core"]["unit"] = "matrix_core"
     document["answer"]["floor"] = ""  # a sentence, made for the hand-made run's card
     rendered = text.render(document)
     assert "Matrix cores" in rendered
