@@ -84,9 +84,9 @@ def in_mid_step(signals: Signals) -> tuple[str, ...]:
 
 
 def host_gets_ahead(signals: Signals) -> bool:
-    """Return whether a step that began with an empty queue ends with more work queued than it idled for, or
-    whatever lies between two waits for the device does: then the host launches fast enough, and the cost is
-    that of the empty queue."""
+    """Return whether a step that began with an empty queue ends with more work queued than it idled for.
+    Where no step is marked, the work between two waits for the device takes its place. The host then launches
+    fast enough, and the cost is that of the empty queue."""
     ahead_ns = signals.host_ahead_ns
     return ahead_ns is not None and ahead_ns > signals.time(signals.of("idle_launch"))
 

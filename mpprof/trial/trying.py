@@ -190,10 +190,10 @@ def _what_next(one: Trained) -> str:
     if "steady steps" in said:
         return "Give it more epochs, or fewer --steps"
     if said == measured.NO_FIT or measured.BEFORE_A_FIT in said:
-        of_loops = "" if one.output is None else f" What it printed: {quoted(one.output)}."
+        printed = "" if one.output is None else f" What it printed: {quoted(one.output)}."
         return (
             "It measures fit and train_on_batch of Keras in the script's own process, not in one that it "
-            f"starts.{of_loops} Runs of a loop of your own: mpprof compare"
+            f"starts.{printed} Runs of a loop of your own: mpprof compare"
         )
     if said.startswith("it asks for input"):
         return "Give by arguments what it asks for"

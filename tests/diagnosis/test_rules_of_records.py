@@ -581,9 +581,19 @@ def test_an_output_that_is_0_is_told_whatever_the_loss_scale() -> None:
 @pytest.mark.parametrize(
     ("low", "ran", "severity", "until"),
     [
-        (2.0**6, 40, "warning", "until the scale has doubled 3 times (6,000 steps; this run has 40)"),
-        (2.0**6, 60_001, "info", "until the scale has doubled 3 times (6,000 steps; this run has 60,001)"),
-        (2.0**4, 19_999, "warning", "until the scale has doubled once (2,000 steps; this run has 19,999)"),
+        (2.0**6, 40, "warning", "until the scale has doubled 3 times (about 6,000 steps; this run has 40)"),
+        (
+            2.0**6,
+            60_001,
+            "info",
+            "until the scale has doubled 3 times (about 6,000 steps; this run has 60,001)",
+        ),
+        (
+            2.0**4,
+            19_999,
+            "warning",
+            "until the scale has doubled once (about 2,000 steps; this run has 19,999)",
+        ),
         (None, 40, "info", "which a dynamic scale leaves as it grows"),
     ],
 )

@@ -234,6 +234,6 @@ def test_a_diagnosed_run_is_advised_in_the_order_of_what_remedies_promise() -> N
 
 
 def test_the_switch_that_names_xla_too_is_tried_as_the_switch() -> None:
-    """XLA is a setting of its own to the ladder: taken for XLA alone, 16 bits would not be tried."""
+    """The ladder has a setting for XLA. If this line counted as XLA alone, 16 bits would not be tried."""
     both = 'keras.config.set_dtype_policy("mixed_float16")\nmodel.compile(model.optimizer, model.loss, jit_compile=True)'
     assert remedies.switch_of(Remedy("with jit_compile=True", both)) == ("policy", "mixed_float16")

@@ -126,7 +126,7 @@ def _assumed(
         yield f"{_listed(stays)} as long as now"
     if any(map(by_atomics, cells)):
         most = _times(BY_ATOMICS_RATIO)
-        yield f"gradients of biases up to {most} as long (atomics in 16 bits, without XLA)"
+        yield f"gradients of biases up to {most} as long (atomics in 16 bits, without XLA, as on an H200)"
     yield "casts and loss scaling not counted"
 
 

@@ -88,7 +88,8 @@ def between_waits(trace: Trace, device: int) -> Calls | None:
 
 
 def steps_in(found: Calls, account: Account) -> float:
-    """Return how many of the account's steps these calls hold; of what lies between waits, by the time."""
+    """Return how many of the account's steps these calls hold. What lies between waits is counted by its
+    time."""
     if found.family == _WAITS:
         return float(found.end_ns[-1] - found.start_ns[0]) / account.window_ns
     return len(found) * account.main.steps / max(1, len(account.steps))

@@ -80,7 +80,7 @@ def _of_memory(view: View) -> str:
 @frozen
 class _Changed:
     """The step after the changes of `done`, and its parts; None: not known. `other_type`: the first change
-    goes back to the baseline's type, of which no parts are known: they are those of the step as it is.
+    goes back to the baseline's type: the parts are those of the step as it is, since no others are known.
     `unsized`: there is a change, and what it gains is not known."""
 
     step_ns: float
@@ -153,7 +153,7 @@ def _head(view: View, now: _Changed, *, both: bool) -> str:
     one = account.unit if account and account.unit != "window" else "step"
     off = ", in float32," if view.kind == "float32" and view.report.how_to_switch else ""
     if now.unsized:
-        return f"what the change gains of the {format_ns(after)} {one} is not known"
+        return f"what the change gains is not known; of the {format_ns(after)} {one}"
     if not done:
         return f"no change was found that makes the {format_ns(after)} {one} shorter{off.strip(',')}"
     many = "changes" if len(done) > 1 else "change"

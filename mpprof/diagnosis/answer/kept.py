@@ -188,7 +188,7 @@ def _type(part: Part, cells: Sequence[Cell], busy: float, *, halved: bool, rated
     return (
         Why("in 16 bits already", "in 16 bits already")
         if narrow >= 0.5 * busy
-        else Why("usually memory-bound", "memory-bound")
+        else Why("usually memory-bound", "usually memory-bound")
     )
 
 

@@ -84,7 +84,7 @@ def judge(signals: Signals) -> Outcome:
     skipped = f"{format_count(skips.total)} of {format_count(skips.all_steps)} updates were skipped"
     low = (
         f"fell to {scale_words(skips.low)}"
-        if skips.low == skips.low
+        if not math.isnan(skips.low)
         else f"stays at {scale_words(skips.last)}"
     )
     lowest = f", and the loss scale {low}" if skips.unscaled else ""
@@ -112,7 +112,7 @@ def judge(signals: Signals) -> Outcome:
                 skips.longest,
                 CONSECUTIVE,
             ),
-            *((evidence.count("lowest loss scale", skips.low, 1.0),) if skips.low == skips.low else ()),
+            *((evidence.count("lowest loss scale", skips.low, 1.0),) if not math.isnan(skips.low) else ()),
             *breaks.evidence,
         ),
         layers=breaks.layers,

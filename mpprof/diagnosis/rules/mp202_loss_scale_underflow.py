@@ -85,7 +85,7 @@ def _until_it_has_grown(signals: Signals, lost: Named, growth_steps: int | None)
     steps = lost.doublings * growth_steps
     times = "once" if lost.doublings == 1 else f"{lost.doublings} times"
     here = f"; this run has {format_count(ran)}" if ran else ""
-    which = f"until the scale has doubled {times} ({format_count(steps)} steps{here})"
+    which = f"until the scale has doubled {times} (about {format_count(steps)} steps{here})"
     return _seen(lost, which, _STILL, "warning" if ran and steps > LARGE_PART * ran else "info")
 
 

@@ -43,9 +43,12 @@ def judge(signals: Signals) -> Outcome:
     share = signals.cost_ratio(claims)
     if share < launch_waits.SCALE.info_ratio:
         return Clear(f"launches leave the device idle {format_ratio(share)} of the step")
+    ahead_ns = signals.host_ahead_ns
+    if ahead_ns is None:
+        return Unable("neither calls of a training function nor waits tell how far ahead the host is")
     if not launch_waits.host_gets_ahead(signals):
         return Clear("the host is never so far ahead that this idle time would be hidden")
-    ahead, marked = format_ns(signals.host_ahead_ns or 0.0), account.host_path is not None
+    ahead, marked = format_ns(ahead_ns), account.host_path is not None
     waits = launch_waits.in_mid_step(signals)
     named = evidence.listed(waits) if waits else ""
     if marked:
@@ -65,7 +68,7 @@ def judge(signals: Signals) -> Outcome:
             ),
             evidence.ns(
                 f"device's work {'after the last launch' if marked else 'left when the host waits'}",
-                signals.host_ahead_ns,
+                ahead_ns,
             ),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
         ),
