@@ -53,7 +53,7 @@ class View:
 
     @property
     def unread(self) -> str:
-        """Why nothing is known of a trace that there is, such as events of a device that are not read; "": else."""
+        """Why a trace that there is tells nothing, such as events of a device that are not read; "": else."""
         if not self.report.run.traces or self.report.window is not None:
             return ""
         where, colon, what = self.report.absent.get("time", "").partition(": ")

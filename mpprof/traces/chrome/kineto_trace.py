@@ -128,8 +128,8 @@ class _Devices:
 
 
 def _cards(header: dict[str, Any], used: list[int], found: Collected) -> tuple[TraceDevice, ...]:
-    """Return the cards that were used, all that are listed where none was; one that is unknown where arrows lead
-    to a device whose events are not read (seen: MTIA).
+    """Return the cards that were used, all that are listed where none was; one that is unknown where arrows
+    lead to a device whose events are not read (seen: MTIA).
 
     Where one was used and another one alone is listed, they are the same: a process sees its card as 0.
     """
