@@ -22,6 +22,7 @@ def test_keras_runs_on_tensorflow() -> None:
     assert keras.backend.backend() == "tensorflow"
 
 
+@setups.AS_KERAS_WARNS
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in FEW else pytest.mark.full) for name in planted.PLANTED]
 )
