@@ -224,7 +224,10 @@ def test_words_of_what_became_of_work() -> None:
     assert words.became(8.1e6, 8.2e6, "norms") == "norms same"
     assert words.became(5e6, 2e6) == "−3.00 ms"
     assert words.became(5e6, 10e6, "matrix work", as_times=True) == "matrix work 0.5x as fast"
-    assert words.after_changes(2.0, 2.0, "float32") == "about 2.00x"
+    assert words.after_changes(2.0, 2.0, "float32", 1) == "about 2.00x"
+    assert words.after_changes(2.0, 1.5, "float32", 1).endswith(
+        "about 1.50x over float32 with the same change"
+    )
 
 
 # --- colours -----------------------------------------------------------------------------------------------
