@@ -272,6 +272,8 @@ def test_every_class_and_placement_has_a_colour_and_what_is_pale_an_outline() ->
         for ground in ("#FFFFFF", "#191F27"):
             contrast = [_contrast(each, ground) for each in (colour, theme.FLOW_EDGES.get(kind, colour))]
             assert max(contrast) >= 3.0, (kind, ground)
+    for kind in ("unit", "off", "norm", "reduce", "elementwise"):  # seen by themselves on either page
+        assert min(_contrast(theme.FLOW_COLOURS[kind], each) for each in ("#FFFFFF", "#191F27")) >= 3.0, kind
 
 
 def _contrast(one: str, other: str) -> float:
