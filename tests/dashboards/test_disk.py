@@ -67,7 +67,9 @@ def test_a_killed_training_says_how_it_ended(logs: Path) -> None:
 def test_a_folder_whose_name_only_begins_like_it_keeps_its_name(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     app = create_app(LogDirectory(tmp_path / "logs"))
-    for path, told in (("logs2/x", f"{tmp_path}/logs2/x"), ("logs/x", "LOGDIR/x"), ("logs", "LOGDIR")):
+    shown = {"logs2/x": f"{tmp_path}/logs2/x", "logs/x": "LOGDIR/x", "logs": "LOGDIR"}
+    for path in shown:
         app.server.add_url_rule(f"/{path}.txt", path, lambda path=path: f"mpprof report {tmp_path}/{path}")
-        answer = app.server.test_client().get(f"/{path}.txt")
-        assert answer.text == f"mpprof report {told}"
+    client = app.server.test_client()
+    for path, told in shown.items():
+        assert client.get(f"/{path}.txt").text == f"mpprof report {told}"
