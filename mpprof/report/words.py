@@ -328,11 +328,6 @@ def became(before_ns: float, now_ns: float, name: str = "", *, as_times: bool = 
     return f"{head}{'+' if now_ns > before_ns else '−'}{duration(abs(now_ns - before_ns))}"
 
 
-def then_longest(name: str, ns: float) -> str:
-    """Return what most of the step goes to after the changes."""
-    return f"then longest: {name}, {duration(ns)}"
-
-
 def unexplained(ns: float) -> str:
     """Return what no cause explains: it stays."""
     return f"{duration(ns)} not explained, which no remedy recovers"

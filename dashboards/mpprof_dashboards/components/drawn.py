@@ -51,14 +51,14 @@ def flow_of(document: Report, base: Time | None, query: str = "") -> html.Sectio
 
 
 def _limits(document: Report, found: flow.Flow) -> html.Ul | None:
-    """Return why each larger part of the last bar becomes no shorter, in the bar's colours: why no more is to
-    be gained. None where the last bar is of something else, or nothing is known."""
+    """Return why each larger part of the last bar becomes no shorter, the longest first, in its colours.
+    None where the last bar is of something else, or nothing is known."""
     bar, known = found.bars[-1] if found.bars else None, dict(document.answer.limits)
     if bar is None or bar.key not in ("after", "step"):
         return None
     said = [
         (_drawn_as(part.kind, computed=bar.computed), _limited(part), part.ns, known[part.key])
-        for part in bar.segments
+        for part in sorted(bar.segments, key=lambda part: -part.ns)
         if part.key in known and part.ns
     ]
     if "" in known:
