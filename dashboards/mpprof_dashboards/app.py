@@ -27,6 +27,7 @@ from mpprof_dashboards.components import cards, hosts
 from mpprof_dashboards.components.context import Context, Page, listed
 from mpprof_dashboards.components.markup import prefixed, render, settled
 from mpprof_dashboards.compress import Packer
+from mpprof_dashboards.disk import WithoutDisk
 from mpprof_dashboards.export import run_html
 from mpprof_dashboards.pages import PAGES, runs
 from mpprof_dashboards.rendered import Rendered
@@ -380,6 +381,7 @@ def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reach) 
         partial(_with_headers, security.content_policy(app.csp_hashes(), reach.allow_frames))
     )
     app.server.after_request(Packer())
+    app.server.after_request(WithoutDisk(source.path))  # the last one added is the first to be called
 
 
 def _one_answer(source: RunSource, answer: Any, environ: Any, start_response: Any) -> Any:

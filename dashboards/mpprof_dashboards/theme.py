@@ -67,7 +67,7 @@ CLASS_LABELS: dict[str, str] = {
     "idle_compile": "Waiting for compilation",
     "idle_between_steps": "Between steps",
     "idle_stall": "Stalls",
-    "idle_other": "Idle, no cause recorded",
+    "idle_other": "Other idling",
     "profiling": "Profiling",
 }
 PLACEMENT_LABELS: dict[str, str] = {
@@ -132,7 +132,7 @@ LANE_LABELS: dict[str, str] = {
     "matrix_unit": "Tensor Cores", "off_matrix_unit": "matrix work off Tensor Cores", "other": "other work",
     "copy": "copies", "unknown": "unknown", "idle_input": "waiting for input",
     "idle_launch": "waiting for launches", "idle_sync": "waiting while the host waits",
-    "idle_compile": "waiting for compilation", "idle_other": "idle, no cause recorded",
+    "idle_compile": "waiting for compilation", "idle_other": "other idling",
     "input": "host waits for input", "pipeline": "input pipeline", "launch": "launches",
     "sync": "host waits for the device", "compile": "compiles", "op": "ops", "host": "executor, other",
 }  # fmt: skip
@@ -199,8 +199,8 @@ WORK_LABELS |= {f"class/{key}": label for key, label in CLASS_LABELS.items()}
 # --- the flow of time ---
 
 FLOW_COLOURS: dict[str, str] = {
-    "unit": "#1F78B4", "off": "#D9480F", "open": "#646E7C", "plain": "#46536A", "norm": "#738094",
-    "reduce": "#4E5968", "elementwise": "#939EAC", "cast": "#BAC3CD", "rest": "#2B343F", "copy": "#EEF1F4",
+    "unit": "#1F78B4", "off": "#D9480F", "open": "#646E7C", "plain": "#46536A", "norm": "#7C7C7C",
+    "reduce": "#5B6B7E", "elementwise": "#7A8A9F", "cast": "#9C9C9C", "rest": "#2B343F", "copy": "#EEF1F4",
     "unknown": "#646E7C", "wait": "#F6E7C8", "skip": "#C970A1",
 }  # fmt: skip
 """What a stretch of a bar is spent on, in the order of a bar: matrix work on units, off them, and where it is

@@ -44,7 +44,7 @@ class Answer:
         "empty where nothing is known of it.",
     ] = ""
     limits: Annotated[tuple[tuple[str, str], ...], HIDDEN] = ()
-    """Of each part of that step, as a picture has it: its segment, and in a few words what limits it."""
+    """Of each larger part of that step: its segment in a picture, and why it becomes no shorter."""
 
     @property
     def head(self) -> str:

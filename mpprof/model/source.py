@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mpprof.model.frozen import frozen
@@ -95,8 +96,9 @@ class RunTables(Protocol):
 
 
 class RunSource(RunTables, Protocol):
-    """Runs under a directory."""
+    """Runs under a directory, or in a file."""
 
+    path: Path
     title: str
 
     def entries(self) -> tuple[RunEntry, ...]: ...

@@ -32,12 +32,15 @@ from mpprof.report import without_finding as limited
 from mpprof.report.terminal import Lines, wrapped
 
 WIDTH, HEIGHT = 80, 25
-MOST_FIRST = 7
+MOST_FIRST, LEAST_FIRST = 7, 5
 """Lines of the run and its answer."""
 MOST_BARS, LEAST_BARS, MOST_CAUSES, MOST_REMEDIES = 7, 4, 4, 3
 LINES_OF_REMEDY = LINES_OF_WARNINGS = 2
-_SHORTER = ((MOST_REMEDIES, True), (2, True), (MOST_REMEDIES, False), (2, False), (1, False))
-"""What there is room for: so many remedies, and why no more is to be gained."""
+_SHORTER = (
+    (MOST_REMEDIES, True, MOST_FIRST), (2, True, MOST_FIRST), (2, True, LEAST_FIRST),
+    (MOST_REMEDIES, False, MOST_FIRST), (2, False, MOST_FIRST), (1, False, MOST_FIRST),
+)  # fmt: skip
+"""What there is room for: so many remedies, why no more is to be gained, so many lines of run and answer."""
 _ENDED_BY_ERROR = mp913_ended_by_error.CODE
 _OF_SCALE = {
     mp201_endless_skips.CODE,
@@ -78,22 +81,23 @@ def render(
 
     `path` for the commands that are suggested at the end, `again` for the one that shows the rest."""
     last = [*([(again, "all of it")] if again else []), *_one_step_on(document, path)]
-    for most, floor in _SHORTER:
+    for most, floor, first in _SHORTER:
         out = Lines(color=color, width=width, time=document.time)
-        _report(out, document, most, floor=floor)
+        _report(out, document, most, first, floor=floor)
         commands(out, last)
         if len(out.lines) <= HEIGHT:
             break
     return out.text(ascii_only=ascii_only)
 
 
-def _report(out: Lines, document: Report, most: int, *, floor: bool) -> None:
-    """Write the report with this many remedies at most, and with why there is no more to gain."""
+def _report(out: Lines, document: Report, most: int, first: int, *, floor: bool) -> None:
+    """Write the report with this many remedies and `first` lines at most, and with why there is no more to
+    gain."""
     out.paragraph(_identity(document, out.width), hang=2, style="dim")
     answer = document.answer
     for said in filter(None, (content.head(answer), answer.sentence)):
         out.paragraph(said, style="bold")
-    out.paragraph(_because(answer, out))
+    out.paragraph(_because(answer, out, first))
     out.row("")
     for line in figures(document, out.width):
         out.row(line)
@@ -131,10 +135,10 @@ def _identity(document: Report, width: int) -> str:
     return fitting([f"{run.name}: {text or 'nothing recorded about it'}" for text in texts], width, 1)
 
 
-def _because(answer: Answer, out: Lines) -> str:
+def _because(answer: Answer, out: Lines, most: int) -> str:
     """Return as many of the sentences behind the answer's as the first lines have room for."""
     texts = [" ".join(answer.because[:kept]) for kept in range(len(answer.because), -1, -1)]
-    room = MOST_FIRST - len(out.lines)
+    room = most - len(out.lines)
     return next(text for text in texts if not text or len(wrapped(text, out.width)) <= room)
 
 

@@ -292,7 +292,7 @@ WHOLE_STEP, THIS_RUN, PROFILED, MEASURED = (
 COMPUTED, ESTIMATED, IN_16_BITS = "computed", "estimated", "in 16 bits"
 PRECISION_ALONE, AFTER_CHANGE, AFTER_CHANGES = "precision alone", "after the change", "after the changes"
 IN_FLOAT32, ALONE_MEANS = "in float32", "precision alone: the float32 step with only its type changed"
-NO_MORE, LIMITED_BY, ALL_OF_IT = "Why no more: ", "Why each part stays:", "all of it"
+NO_MORE, LIMITED_BY, ALL_OF_IT = "Why no more: ", "Why no shorter:", "all of it"
 HOST_LIMITS, HOST_LIMITED = "as long as the host needs", "computed, host limits"
 WAITS_STAY = "its waits as in float32"
 APPLIED_UPDATE, SKIPPED, PER_STEP = "an applied update", "skipped updates", "per step"
@@ -328,21 +328,18 @@ def became(before_ns: float, now_ns: float, name: str = "", *, as_times: bool = 
     return f"{head}{'+' if now_ns > before_ns else '−'}{duration(abs(now_ns - before_ns))}"
 
 
-def then_longest(name: str, ns: float) -> str:
-    """Return what most of the step goes to after the changes."""
-    return f"then longest: {name}, {duration(ns)}"
-
-
 def unexplained(ns: float) -> str:
     """Return what no cause explains: it stays."""
     return f"{duration(ns)} not explained, which no remedy recovers"
 
 
-def after_changes(times: float, with_same: float, baseline: str) -> str:
-    """Return the speedup after changes; where the baseline gains by them, too, what is left of it then."""
+def after_changes(times: float, with_same: float, baseline: str, changes: int) -> str:
+    """Return the speedup after so many changes; where the baseline gains by them, too, what is left of it
+    then."""
     if speedup(times) == speedup(with_same):
         return about(speedup(times))
-    return f"{about(speedup(times))}; {about(speedup(with_same))} over {baseline} with the same changes"
+    many = "changes" if changes > 1 else "change"
+    return f"{about(speedup(times))}; {about(speedup(with_same))} over {baseline} with the same {many}"
 
 
 __all__ = [

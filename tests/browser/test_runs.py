@@ -75,6 +75,22 @@ def test_every_column_of_the_list_lies_in_the_window(chromium: Any, sample_serve
     seen.assert_quiet()
 
 
+def test_a_row_that_is_drawn_anew_keeps_the_focus_of_its_link(chromium: Any, tmp_path: Path) -> None:
+    model = imagenette_convnet("float16")
+    for name in ("one", "two", "three"):
+        write(Recorded(name, V100, "float16", model, 64, 22.0), tmp_path)
+    (tmp_path / "three").rename(later := tmp_path.parent / f"{tmp_path.name}-three")
+    with serving(tmp_path) as address:
+        seen = visit(chromium, address, hurries=True)
+        open_list(seen)
+        seen.page.focus('#runs tr[data-run="two"] a')
+        later.rename(tmp_path / "three")
+        seen.page.wait_for_selector('#runs tr[data-run="three"]')
+        seen.page.wait_for_function(_ALL_FILLED)
+        assert seen.page.evaluate("document.activeElement.closest('tr')?.dataset.run") == "two"
+        seen.assert_quiet()
+
+
 def _order(seen: Visit) -> list[str]:
     return list(seen.page.eval_on_selector_all("#runs tr[data-run]", "all => all.map(e => e.dataset.run)"))
 

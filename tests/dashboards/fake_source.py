@@ -7,6 +7,7 @@ training without a trace, and one that cannot be read. All numbers are invented.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 
@@ -564,6 +565,7 @@ def timeline_document() -> Document:
 class FakeSource:
     """A RunSource without a directory."""
 
+    path = Path("no directory")
     title = "a <b>hand-made</b> directory"
 
     def __init__(self, entries: tuple[RunEntry, ...] = ENTRIES) -> None:

@@ -23,6 +23,12 @@ from tests.dashboards.test_compare_page import find, texts
 from tests.paths import SHARED
 from tests.traces.conftest import needs_shared
 
+REASONS = (
+    "on Tensor Cores already", "then on Tensor Cores", "limited by memory", "mostly moving memory", "mostly in kernels",
+    "then in 16 bits, limited by memory", "of the loss, in float32", "in float32", "in kernels so short", "in 16 bits already",
+    "usually limited by memory",
+)  # fmt: skip
+"""A rate alone is none."""
 PAIRS = [
     ("v100-odd-vocabulary-mixed-float16", "v100-odd-vocabulary-float32"),
     ("v100-input-bound-mixed-float16", "v100-input-bound-float32"),
@@ -70,7 +76,7 @@ def test_the_rate_is_that_of_the_models_products_in_the_time_that_is_left() -> N
     """The operations by the shapes of the recorded layers; those of the sentence are by the kernels'."""
     found = samples.diagnosed(*PAIRS[0])
     left, percent = re.search(
-        r"([\d.]+) ms of matrix work at ([\d.]+) % of the Tensor Cores' rate", found.answer.floor
+        r"([\d.]+) ms of matrix work then on Tensor Cores \(([\d.]+) % of peak", found.answer.floor
     ).groups()
     flops = model_flops(found.run.model).training * found.run.last_fit.batch_size
     assert float(percent) == pytest.approx(
@@ -81,20 +87,21 @@ def test_the_rate_is_that_of_the_models_products_in_the_time_that_is_left() -> N
 @pytest.mark.parametrize(("name", "base"), PAIRS)
 def test_the_picture_says_what_limits_each_part_of_the_last_bar(name: str, base: str | None) -> None:
     document = report(samples.diagnosed(name, base))
-    first, *items = [" ".join(texts(item).split()) for item in find(why.content(document), "limits").children]
-    assert first == "Why each part stays:"
     bar = next(bar for bar in flow.flow_of(document).bars if bar.key == "after")
+    first, *items = [" ".join(texts(item).split()) for item in find(why.content(document), "limits").children]
+    assert first == "Why no shorter:"
     if document.facts.limited_by == "host":
-        assert items == [f"all of it {flow.words.duration(bar.ns)}: the host's launches"]
+        told = "the host needs that long for the launches that are left"
+        assert items == [f"all of it {flow.words.duration(bar.ns)}: {told}"]
         return
-    drawn = {flow.words.duration(part.ns) for part in bar.segments}
-    assert items
-    for item in items:
-        length = re.search(r"([\d.]+ (?:ms|µs)): \S", item).group(1)
-        assert length in drawn
-        if rate := re.search(r"(\d+) % of (?:peak|bandwidth)$", item):  # the sentence names the longest alone
-            told = re.search(rf"{length} of [^,(]*?(?:at|\() ?([\d.]+) %", document.answer.floor)
-            assert told is None or float(told.group(1)) == pytest.approx(int(rate.group(1)), abs=0.51)
+    drawn = {flow.words.duration(part.ns): part.ns for part in bar.segments}
+    larger = sorted((each for each, ns in drawn.items() if ns >= 0.1 * bar.ns), key=drawn.get, reverse=True)
+    said = dict(re.search(r"([\d.]+ (?:ms|µs)): (\S.*)", item).groups() for item in items)
+    assert list(said) == larger
+    for length, reason in said.items():
+        assert reason.startswith(REASONS), reason
+        told = re.search(rf"{length} of (?:[^,(]*?) {re.escape(reason)}", document.answer.floor)
+        assert told or length != larger[0]  # the sentence names the longest alone
 
 
 def test_where_the_host_limits_it_is_named_and_float32_has_the_same_change() -> None:
@@ -106,13 +113,15 @@ def test_where_the_host_limits_it_is_named_and_float32_has_the_same_change() -> 
 def test_a_step_without_a_change_says_so() -> None:
     said = samples.diagnosed("gtx1080ti-mixed-float16", "gtx1080ti-float32").answer.floor
     assert said.startswith("float32 takes 63.1 ms, as measured; this run's 67.4 ms: ")
-    assert "of the card's float32 rate" in said
+    assert "38.9 ms of matrix work on a card without Tensor Cores (62.5 % of the float32 peak)" in said
 
 
 def test_casts_move_their_bytes_at_the_memorys_rate() -> None:
     """Bytes by the sizes of the tensors that are cast: 16 bits to float32 or back, so 6 of each value."""
     found = samples.diagnosed("h100-mixed-bfloat16")
-    said, percent = re.search(r"([\d.]+) µs of casts at ([\d.]+) %", found.answer.floor).groups()
+    said, percent = re.search(
+        r"([\d.]+) µs of casts limited by memory \(([\d.]+) % of bandwidth", found.answer.floor
+    ).groups()
     cells = [cell for cell in found.account.main.cells if cell.category == "cast"]
     moved = sum(6 * math.prod(map(int, re.findall(r"\d+", cell.shapes.partition("[")[2]))) * cell.calls_per_step
                 for cell in cells)  # fmt: skip
@@ -144,8 +153,7 @@ def test_idling_that_no_cause_takes_says_what_the_host_does_meanwhile() -> None:
     without = replace(found, findings=tuple(each for each in found.findings if each.code != "MP306"))
     assert " ms of idling while ops run on the CPU" in compose(without).floor
     assert "ops run on the CPU" not in found.answer.floor
-    assert dict(compose(without).limits)["idle_other"] == "ops on the CPU"
-    assert dict(found.answer.limits)["idle_other"] == "between kernels"
+    assert dict(compose(without).limits)["idle_other"] == "while ops run on the CPU"
 
 
 @pytest.mark.parametrize("name", samples.NAMES)
@@ -155,7 +163,8 @@ def test_no_part_is_left_without_a_reason(name: str) -> None:
     parts = re.findall(r"(?:: |, |; )([\d.]+ (?:ms|µs) of [^;]*?)(?=, [\d.]+ (?:ms|µs) of |; |\.$)", said)
     for part in parts:
         assert re.search(
-            r" (?:at|in|on|of the loss|of an odd size|mostly|then|while|usually|that|off) ", part
+            r" (?:in|on|of the loss|of an odd size|mostly|limited|then|while|usually|longer|off|for|as) ",
+            part,
         ), part
 
 
@@ -164,14 +173,26 @@ def test_the_sentence_has_a_key_of_its_own() -> None:
     assert to_json(document)["answer"]["floor"] == document.answer.floor
 
 
-def test_a_large_products_rate_stands_beside_what_such_reach() -> None:
+def test_a_rate_that_large_products_exceed_says_what_would_tell_why() -> None:
     said = samples.diagnosed(*PAIRS[1]).answer.floor
-    assert "at 49.7 % of the Tensor Cores' rate (large products: about 70 %)" in said
+    assert "on Tensor Cores already (49.7 % of peak; Nsight Compute shows why)" in said
 
 
 def test_what_fused_norms_leave_is_in_16_bits() -> None:
     said = samples.diagnosed(*PAIRS[1]).answer.floor
-    assert said.endswith("4.05 ms of normalisation then in 16 bits at 84.6 % of the memory's bandwidth.")
+    assert said.endswith("4.05 ms of normalisation then in 16 bits, limited by memory (84.6 % of bandwidth).")
+
+
+def test_matrix_work_that_a_change_brings_onto_tensor_cores_is_not_there_already() -> None:
+    """Of the island's matrix time 10 % is on Tensor Cores."""
+    assert " of matrix work then on Tensor Cores (" in samples.diagnosed("v100-float32-island").answer.floor
+
+
+@pytest.mark.parametrize("name", ["a100-tf32-baseline", "v100-convnet", "v100-input-bound"])
+def test_two_parts_leave_room_for_float32_with_the_same_changes(name: str) -> None:
+    said = samples.diagnosed(f"{name}-mixed-float16", f"{name}-float32").answer.floor
+    assert "x with the same changes): " in said
+    assert len(re.findall(r" (?:ms|µs) of ", said)) == 2
 
 
 @needs_shared()

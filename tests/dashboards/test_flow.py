@@ -224,7 +224,10 @@ def test_words_of_what_became_of_work() -> None:
     assert words.became(8.1e6, 8.2e6, "norms") == "norms same"
     assert words.became(5e6, 2e6) == "−3.00 ms"
     assert words.became(5e6, 10e6, "matrix work", as_times=True) == "matrix work 0.5x as fast"
-    assert words.after_changes(2.0, 2.0, "float32") == "about 2.00x"
+    assert words.after_changes(2.0, 2.0, "float32", 1) == "about 2.00x"
+    assert words.after_changes(2.0, 1.5, "float32", 1).endswith(
+        "about 1.50x over float32 with the same change"
+    )
 
 
 # --- colours -----------------------------------------------------------------------------------------------
@@ -269,6 +272,8 @@ def test_every_class_and_placement_has_a_colour_and_what_is_pale_an_outline() ->
         for ground in ("#FFFFFF", "#191F27"):
             contrast = [_contrast(each, ground) for each in (colour, theme.FLOW_EDGES.get(kind, colour))]
             assert max(contrast) >= 3.0, (kind, ground)
+    for kind in ("unit", "off", "norm", "reduce", "elementwise"):  # seen by themselves on either page
+        assert min(_contrast(theme.FLOW_COLOURS[kind], each) for each in ("#FFFFFF", "#191F27")) >= 3.0, kind
 
 
 def _contrast(one: str, other: str) -> float:

@@ -54,7 +54,7 @@ def assert_answer(found: Diagnosis) -> None:
     assert all(0 < len(each) <= 150 and each.endswith((".", "…", "?", "!")) for each in texts)
     assert all(each[0] == each[0].upper() or each[0] == "`" for each in texts)
     assert len(answer.figure) <= 12
-    assert len(answer.floor) <= 240
+    assert len(answer.floor) <= 270
     assert not answer.floor or answer.floor.endswith(".")
     assert "\n" not in answer.do
     for each in (*texts, answer.label, answer.do):

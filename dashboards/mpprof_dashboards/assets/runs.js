@@ -102,18 +102,25 @@
         });
     }
     function draw(groups) {
-      var focused = document.activeElement && document.activeElement.id;
       rows = {};
       queue = [];
       listed = groups;
       groups.forEach(function (group) {
         group.runs.forEach(row);
       });
-      arrange();
+      keepFocus(function () {
+        arrange();
+        rank();
+      });
       root.dataset.drawn = version;
-      rank();
       requestAnimationFrame(next); /* when it is known what is in view */
-      if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
+    }
+    function keepFocus(drawAnew) {
+      /* What is drawn anew in its place, under the same id, has the focus that it had. */
+      var id = document.activeElement && document.activeElement.id;
+      drawAnew();
+      var now = id && document.getElementById(id);
+      if (now && now !== document.activeElement) now.focus({ preventScroll: true });
     }
     function arrange() {
       /* Experiments with their runs, or all runs in one order: those without a value come last either way. */
@@ -230,6 +237,7 @@
       });
       var to = name.appendChild(element("a", run.name));
       to.href = window.mpprof.at("/") + run.query;
+      to.id = "open-" + run.id;
       ["policy", "card", "batch", "written"].forEach(function (field) {
         part(line, field).textContent = part(line, field).title = run[field];
       });
@@ -288,9 +296,11 @@
         })
         .finally(function () {
           asking -= 1;
-          rank();
-          if (search.value) sift();
-          if (sort && order() !== arranged) arrange();
+          keepFocus(function () {
+            rank();
+            if (search.value) sift();
+            if (sort && order() !== arranged) arrange();
+          });
           next();
         });
     }
@@ -381,9 +391,11 @@
       var one = worst.appendChild(element("span", text));
       var to = one.appendChild(element("a", held.run.name));
       to.href = window.mpprof.at("/") + held.run.query;
+      to.id = "worst-" + held.run.id;
       one.appendChild(element("span", ", " + held.said + " "));
       var row = one.appendChild(element("button", "show its row", "mp-copy"));
       row.type = "button";
+      row.id = "row-" + held.run.id;
       row.addEventListener("click", function () {
         held.line.scrollIntoView({ block: "center" });
         held.line.querySelector("a").focus();

@@ -50,29 +50,28 @@ def flow_of(document: Report, base: Time | None, query: str = "") -> html.Sectio
     return cards.section(title, drawn, _legend(document, found), note=units.worded(note, document.time))
 
 
-_LEAST_LIMITED = 0.05
-"""Of the step after the changes: what limits a smaller part is not named."""
-
-
 def _limits(document: Report, found: flow.Flow) -> html.Ul | None:
-    """Return what limits each part of the last bar, in the bar's colours: why no more is to be gained. None
-    where the last bar is of something else, or nothing is known."""
+    """Return why each larger part of the last bar becomes no shorter, the longest first, in its colours.
+    None where the last bar is of something else, or nothing is known."""
     bar, known = found.bars[-1] if found.bars else None, dict(document.answer.limits)
     if bar is None or bar.key not in ("after", "step"):
         return None
     said = [
         (_drawn_as(part.kind, computed=bar.computed), _limited(part), part.ns, known[part.key])
-        for part in bar.segments
-        if part.key in known and part.ns >= _LEAST_LIMITED * bar.ns
+        for part in sorted(bar.segments, key=lambda part: -part.ns)
+        if part.key in known and part.ns
     ]
     if "" in known:
         said = [(None, words.ALL_OF_IT, bar.ns, known[""])]
-    items = [
-        html.Li([swatch, f"{name} {words.duration(ns)}: ", html.Strong(limit)])
-        for swatch, name, ns, limit in said
-    ]
+    items = [html.Li([swatch, *_reason(name, ns, why)]) for swatch, name, ns, why in said]
     head, look = html.Li(words.LIMITED_BY), "mp-legend mp-flow-limits"
     return html.Ul([head, *items], className=look, id="limits") if items else None
+
+
+def _reason(name: str, ns: float, why: str) -> list[Any]:
+    """Return a part, why it becomes no shorter, and beside that how fast it is."""
+    reason, rate = why.partition(" (")[::2]
+    return [f"{name} {words.duration(ns)}: ", html.Strong(reason), f" ({rate}" if rate else None]
 
 
 def _limited(part: flow.Segment) -> str:

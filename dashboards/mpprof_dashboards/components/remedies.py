@@ -181,12 +181,8 @@ def _combination(
     plan = document.whatif
     divided = plan is not None and len(plan.subsets_ns or ()) <= _MOST_DIVIDED
     parts = flow.after_parts(document, after, codes) if divided else ()
-    limit = ""
-    if every and facts.limited_by == "device" and len(parts) > 1:
-        longest = max(parts, key=lambda part: part.ns)
-        limit = f"; {words.then_longest(longest.name[:1].lower() + longest.name[1:], longest.ns)}"
-    elif every and facts.limited_by:
-        limit = f"; then the {facts.limited_by} limits"
+    told = not every or bool(document.answer.limits)  # below the bar
+    limit = "" if told or not facts.limited_by else f"; then the {facts.limited_by} limits"
     return {
         "step": words.duration(after),
         "total": f"{words.duration(begin)} → {words.duration(after)}{times}{limit}",

@@ -314,7 +314,7 @@ def after_said(document: Report, after: float, codes: Sequence[str]) -> str:
     if not base or not after:
         return ""
     same = baseline_after(base, [cause for cause in facts.causes if cause.code in codes])
-    return words.after_changes(base / after, same / after, baseline_words(document))
+    return words.after_changes(base / after, same / after, baseline_words(document), len(codes))
 
 
 def _bands(upper: Bar, lower: Bar) -> tuple[Band, ...]:

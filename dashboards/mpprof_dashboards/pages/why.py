@@ -38,6 +38,8 @@ from mpprof_dashboards.components.text import sentence
 from mpprof_dashboards.figures import waterfall
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mpprof.model.account import Slice
     from mpprof.model.answer import Answer
     from mpprof.model.report import Report, Time, Window
@@ -136,7 +138,7 @@ def _hero(
     plan: ProfilePlan | None = None,
     steps: StepTable | None = None,
 ) -> html.Div:
-    answer = document.answer
+    answer, known = document.answer, figures(document)
     if state == "running" and document.time is None and document.window is None:
         return _running(document, baseline, plan, steps)
     figure = html.Div(
@@ -148,6 +150,7 @@ def _hero(
         ],
         className="mp-hero-figure",
     )
+    shown = figure if answer.figure else _without_figure(document, known)
     because, do = " ".join(answer.because), answer.do
     text = html.Div(
         [
@@ -155,11 +158,21 @@ def _hero(
             html.P(_subject(document, baseline, state), className="mp-subject"),
             html.P(because, className="mp-subject", id="because") if because else None,
             html.P([_first(document), do], className="mp-subject", id="do") if do else None,
-            cards.inline_figures(figures(document)),
+            cards.inline_figures(known),
         ],
         className="mp-hero-text",
     )
-    return html.Div([figure, text] if answer.figure else [text], className="mp-hero")
+    return html.Div([shown, text] if shown else [text], className="mp-hero")
+
+
+def _without_figure(document: Report, known: Sequence[Figure]) -> html.Div | None:
+    """Return the figure that the answer is about, of an answer without one: of a run that does not learn the
+    skipped updates. None where the sentence says all that is known."""
+    value, name, *_ = next(each for each in known if each[2] == "skipped")
+    if document.answer.leads != "learning" or not document.steps or not document.steps.skipped:
+        return None
+    told = [html.Div(value, className="mp-figure-number"), html.Div(name, className="mp-figure-under")]
+    return html.Div(told, className="mp-hero-figure")
 
 
 def _floor(document: Report) -> html.P | None:
@@ -192,12 +205,13 @@ def _running(
 
 
 def _first(document: Report) -> str:
-    """Return what stands before the thing to do: nothing where that is a measurement, and no change; that
-    precision itself is done, where only other changes gain."""
+    """Return what stands before the thing to do: what it is for where that is a measurement, and no change;
+    that precision itself is done, where only other changes gain."""
     answer = document.answer
     if precision_is_done(document):
         return "To gain more: "
-    return "" if answer.kind == words.ESTIMATED and answer.code is None else "First: "
+    measures = answer.kind == words.ESTIMATED and answer.code is None
+    return "Whether it pays: " if measures else "First: "
 
 
 def _length(answer: Answer) -> str:
@@ -263,7 +277,10 @@ def _chip(document: Report, baseline: str | None) -> html.Span:
     return html.Span(f"vs {baseline}: comparability not known", className="mp-chip", id="baseline-chip")
 
 
-def figures(document: Report) -> list[tuple[str, str, str, str]]:
+Figure = tuple[str, str, str, str]
+
+
+def figures(document: Report) -> list[Figure]:
     """Return (value, name, id, what qualifies it or why it is missing) of the four figures that every reader
     asks for; of a CPU, which has no matrix units, of three."""
     share = [] if on_cpu(document) else [_share(document)]

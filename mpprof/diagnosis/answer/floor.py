@@ -16,22 +16,25 @@ from mpprof.model.frozen import frozen
 from mpprof.model.memory import STATES
 from mpprof.model.quantities import format_bytes, format_ns, format_speedup
 
-LONGEST = 240
+LONGEST = 270
 """Characters of the sentence."""
 MOST_PARTS, LEAST_RATIO, ENOUGH_RATIO = 3, 0.1, 0.75
 """So many parts are named, of a tenth of the step or more each, until they are three quarters of it."""
+BY_HOST = "the host needs that long for the launches that are left"
 
 
 def limits(view: View) -> tuple[tuple[str, str], ...]:
-    """Return what limits each part of the step after all changes: its segment in a picture, and a few words;
-    of all of it, "", where the host does."""
+    """Return why each larger part of the step after all changes becomes no shorter, in the words of the
+    sentence: its segment in a picture, and why; of all of it, "", where the host does."""
     account, now = view.report.account, _changed(view)
     if account is None or now is None or now.left is None or view.report.unlike:
         return ()
     if now.by_host:
-        return (("", "the host's launches"),)
-    found = ((part.key, why(view, account, part, now.done).short) for part in _parts(now.left))
-    return tuple((key, short) for key, short in found if short)
+        return (("", BY_HOST),)
+    whole = sum(now.left.values())
+    large = (part for part in _parts(now.left) if part.ns >= LEAST_RATIO * whole)
+    found = ((part.key, why(view, account, part, now.done)) for part in large)
+    return tuple((key, reason) for key, reason in found if reason)
 
 
 def floor(view: View) -> str:
@@ -123,7 +126,7 @@ def _of_time(view: View, most: int, *, both: bool) -> str:
     back = now.other_type or _slower_on_cpu(view)
     head = _in_other_type(view) if back else _head(view, now, both=both)
     if now.by_host:
-        return f"{head}: the host needs that long for the launches that are left"
+        return f"{head}: {BY_HOST}"
     if report.unlike:
         return f"{head}: {_as_profiled(view, account)}"
     if now.left is None:
@@ -213,7 +216,7 @@ def _named(parts: Sequence[Part], whole: float) -> Iterator[Part]:
 def _said(view: View, account: Account, part: Part, done: Sequence[Finding]) -> str:
     """Return a part with its time, and why it becomes no shorter."""
     many = " and other work" if part.kind == "rest" and len(part.classes) > 1 else ""
-    reason = why(view, account, part, done).said
+    reason = why(view, account, part, done)
     name = "idling" if part.kind == "idle_other" else CLASS_WORDS[part.classes[0]]
     if part.kind == "rest" and part.classes[0] == "matmul":
         name = "helpers of matrix work"

@@ -12,7 +12,6 @@ from mpprof.analysis.attainable.work import (
     LARGE_SHARE,
     LAUNCH_BOUND_NS,
     NARROW,
-    STREAMING,
     WAITING,
     BoundBy,
     roofline,
@@ -37,6 +36,8 @@ LEAST_RATE, LEAST_STREAMING = 0.005, 0.3
 """A lower rate says that shapes state nearly nothing of the work, and that memory does not limit it."""
 NEAR_RATE = 0.9 * LARGE_SHARE
 """From here on matrix work is as fast as large products are."""
+ALREADY_RATIO = 0.9
+"""Of matrix work that is on matrix units after the changes, what is there before them."""
 CHANGED_RATIO = 0.02
 """A change that gains so much of a class may change what the class moves."""
 FULL_LOAD_BYTES = 16
@@ -65,55 +66,40 @@ class Part:
         return self.kind if self.kind != "matmul" else "off" if self.off else "unit"
 
 
-@frozen
-class Why:
-    """`said` follows the part's name, `short` stands at its segment. "": nothing is known."""
-
-    said: str = ""
-    short: str = ""
-
-
-_SHORT = Why("in kernels so short that starting them takes the time", "short kernels")
-_SMALL = Why("in products too small to fill the card", "small products")
-_ODD = Why("of an odd size, which loads slowly", "odd size")
-_OLDER = Why("in kernels made for older cards", "older kernels")
-_BYTES = Why("with little to multiply for each byte", "memory-bound")
-_OPEN = Why()
+_SHORT = "in kernels so short that starting them takes the time"
+_SMALL = "in products too small to fill the card"
+_ODD = "of an odd size, which loads slowly"
+_OLDER = "in kernels made for older cards"
+_BYTES = "with little to multiply for each byte"
+_OPEN = ""
+"""Nothing is known."""
+_NO_RATE: tuple[float, None] = (0.0, None)
 
 
-def why(view: View, account: Account, part: Part, done: Sequence[Finding]) -> Why:
-    """Return why the part becomes no shorter than it is after the changes of `done`."""
+def why(view: View, account: Account, part: Part, done: Sequence[Finding]) -> str:
+    """Return why the part becomes no shorter than it is after the changes of `done`; it follows the part's
+    name or time."""
     main = part.classes[0]
     cells = [cell for cell in account.main.cells if cell.category in part.classes]
     if main in IDLE_CLASSES:
         return _wait(main, cells, done)
     if part.kind in ("open", "unknown"):
-        return Why("that nothing places") if part.kind == "open" else _OPEN
+        return "not placed by the trace" if part.kind == "open" else _OPEN
     cells = [cell for cell in cells if cell.busy_ns_per_step > 0 and _of(part, cell)]
     calls, busy = sum(cell.calls_per_step for cell in cells), sum(cell.busy_ns_per_step for cell in cells)
-    short = bool(calls) and busy / calls < LAUNCH_BOUND_NS
     if part.kind == "copy":
         return _copies(account, part, busy)
+    if part.kind == "matmul":
+        return _off(view, part, cells) if part.off else _on(view, account, part, cells, done)
     gained = sum(each.excess_ns for found in done for each in found.claimed if each.category in part.classes)
     changed = gained >= CHANGED_RATIO * part.ns
-    if part.kind != "matmul":
-        halved = changed and abs(part.ns - 0.5 * busy) < CHANGED_RATIO * busy
-        rate = _OPEN if changed and not halved else _rate(view, part, cells, busy if halved else part.ns)
-        kind = _type(part, cells, busy, halved=halved, rated=bool(rate.said))
-        return (
-            Why(" ".join(filter(None, (kind.said, rate.said))), rate.short or kind.short)
-            if (rate.said or not short)
-            else _SHORT
-        )
-    rate = _rate(view, part, cells, part.ns)
-    if part.off:
-        return rate if rate.said else _off(view)
-    cause = max(_causes(view, cells, done).items(), key=lambda each: each[1], default=(_OPEN, 0.0))
-    whole = sum(ns for _, ns in _after(cells, done))
-    if cause[0].said and cause[1] >= 0.5 * whole:
-        told = f" ({_bare(rate)})" if rate.said else ""
-        return Why(f"mostly {cause[0].said}{told}", cause[0].short)
-    return rate if rate.said else Why(f"on {view.units} already", f"on {view.units}")
+    halved = changed and abs(part.ns - 0.5 * busy) < CHANGED_RATIO * busy
+    ratio, _ = _NO_RATE if changed and not halved else _rate(view, part, cells, busy if halved else part.ns)
+    rate = _streams(view, ratio) if ratio else _OPEN
+    if not rate and calls and busy / calls < LAUNCH_BOUND_NS:
+        return _SHORT
+    kind = _type(part, cells, busy, halved=halved, rated=bool(rate))
+    return ", ".join(filter(None, (kind, rate)))
 
 
 def _of(part: Part, cell: Cell) -> bool:
@@ -123,21 +109,14 @@ def _of(part: Part, cell: Cell) -> bool:
     return part.kind != "rest" or cell.category != "matmul" or cell.placement == "not_matmul"
 
 
-def _off(view: View) -> Why:
-    if view.without_units:
-        return Why(f"on a card without {view.units}", f"no {view.units}")
-    kind = "16 bits" if view.signals.half else "float32"
-    return Why(f"off the {view.units}, in {kind}", f"off {view.units}")
-
-
-_WAITS: dict[Class, Why] = {
-    "idle_launch": Why("that the host needs", "the host"),
-    "idle_between_steps": Why("that is not the GPU's", "the loop"),
-    "idle_input": Why("while the host makes batches", "the input"),
+_WAITS: dict[Class, str] = {
+    "idle_launch": "as long as the host needs",
+    "idle_between_steps": "on the host alone",
+    "idle_input": "while the host makes batches",
 }
 
 
-def _wait(main: Class, cells: Sequence[Cell], done: Sequence[Finding]) -> Why:
+def _wait(main: Class, cells: Sequence[Cell], done: Sequence[Finding]) -> str:
     """Return what the device waits for: of idling by what most of what is left of it was seen to be."""
     if main != "idle_other":
         return _WAITS.get(main, _OPEN)
@@ -148,51 +127,75 @@ def _wait(main: Class, cells: Sequence[Cell], done: Sequence[Finding]) -> Why:
         by[part.cause or ""] -= part.excess_ns
     most = max(by, key=lambda each: by[each], default="")
     if most == HOST_OPS[1]:
-        return Why("while ops run on the CPU", "ops on the CPU")
+        return "while ops run on the CPU"
     if most == QUEUED[1]:
-        return Why("between kernels in the queue", "between kernels")
+        return "between kernels in the queue"
     if most.startswith(HOST_RUNS):
-        return Why(f"while {most}", "the host")
+        return f"while {most}"
+    return f"for {most}" if most else "for a cause that the trace does not show"
+
+
+def _copies(account: Account, part: Part, busy: float) -> str:
+    """Return why copies stay: no more work is there to hide them behind."""
+    work = sum(cell.busy_ns_per_step for cell in account.main.cells) - busy
     return (
-        Why(f"for {most}", "the host")
-        if most
-        else Why("whose cause the trace does not show", "no cause recorded")
+        "longer than the work that could hide them"
+        if part.ns > work
+        else "with no change found that hides them"
     )
 
 
-def _copies(account: Account, part: Part, busy: float) -> Why:
-    """Return why copies stay: no more work is there to hide them behind."""
-    work = sum(cell.busy_ns_per_step for cell in account.main.cells) - busy
-    if part.ns > work:
-        return Why("longer than the work that could hide them", "nothing hides them")
-    return Why("that no change found hides", "no change found")
-
-
-def _type(part: Part, cells: Sequence[Cell], busy: float, *, halved: bool, rated: bool) -> Why:
+def _type(part: Part, cells: Sequence[Cell], busy: float, *, halved: bool, rated: bool) -> str:
     """Return the type that most of the work is in, and who needs it; of work with a rate the type after a
     change alone, as the rate is the reason."""
     if not busy:
         return _OPEN
     wide = sum(cell.busy_ns_per_step for cell in cells if cell.precision in ("fp32", "tf32"))
     if halved and wide >= 0.5 * busy:
-        return Why("then in 16 bits", "in 16 bits")
+        return "then in 16 bits"
     if rated:
         return _OPEN
     if wide >= 0.5 * busy:
         if sum(cell.busy_ns_per_step for cell in cells if is_loss(cell)) >= 0.5 * busy:
-            return Why("of the loss, in float32", "float32 loss")
+            return "of the loss, in float32"
         if part.classes[0] == "optimizer":
-            return Why("in float32, as the weights are", "float32 weights")
-        return Why("in float32", "in float32")
+            return "in float32, as the weights are"
+        return "in float32"
     narrow = sum(cell.busy_ns_per_step for cell in cells if cell.precision in NARROW)
-    return (
-        Why("in 16 bits already", "in 16 bits already")
-        if narrow >= 0.5 * busy
-        else Why("usually memory-bound", "usually memory-bound")
-    )
+    return "in 16 bits already" if narrow >= 0.5 * busy else "usually limited by memory"
 
 
-# --- matrix work on matrix units ---------------------------------------------------------------------------
+# --- matrix work -------------------------------------------------------------------------------------------
+
+
+def _off(view: View, part: Part, cells: Sequence[Cell]) -> str:
+    """Return where matrix work stays that runs off the matrix units."""
+    on = f"on a card without {view.units}"
+    if not view.without_units:
+        on = f"off the {view.units}, in {'16 bits' if view.signals.half else 'float32'}"
+    ratio, by = _rate(view, part, cells, part.ns)
+    if by == "memory":
+        return f"{on}, {_streams(view, ratio)}"
+    return f"{on} ({format_ratio(ratio)} of the float32 peak)" if ratio else on
+
+
+def _on(view: View, account: Account, part: Part, cells: Sequence[Cell], done: Sequence[Finding]) -> str:
+    """Return why matrix work on matrix units gets no faster: what most of it shows, else that it is on them;
+    with its rate, and of a rate that large products exceed that nothing here explains it."""
+    ratio, by = _rate(view, part, cells, part.ns)
+    rate = f"{format_ratio(ratio)} of {'bandwidth' if by == 'memory' else 'peak'}" if ratio else ""
+    cause, ns = max(_causes(view, cells, done).items(), key=lambda each: each[1], default=(_OPEN, 0.0))
+    if cause and ns >= 0.5 * sum(each for _, each in _after(cells, done)):
+        return f"mostly {cause}{f' ({rate})' if rate else ''}"
+    places = (place for each in account.main.slices if each.category == "matmul" for place in each.by)
+    now = sum(place.ns_per_step for place in places if place.placement in ACCELERATED)
+    on = f"on {view.units} already" if now >= ALREADY_RATIO * part.ns else f"then on {view.units}"
+    if by == "memory":
+        return f"{on}, {_streams(view, ratio)}"
+    if not rate:
+        return on
+    large = view.capability is not None and ratio < NEAR_RATE  # what they reach was measured on such a card
+    return f"{on} ({rate}{_unexplained(view) if large else ''})"
 
 
 def _after(cells: Sequence[Cell], done: Sequence[Finding]) -> Iterator[tuple[Cell, float]]:
@@ -209,16 +212,16 @@ def _after(cells: Sequence[Cell], done: Sequence[Finding]) -> Iterator[tuple[Cel
         yield cell, cell.busy_ns_per_step * max(0.0, 1.0 - excess[key] / whole[key])
 
 
-def _causes(view: View, cells: Sequence[Cell], done: Sequence[Finding]) -> dict[Why, float]:
+def _causes(view: View, cells: Sequence[Cell], done: Sequence[Finding]) -> dict[str, float]:
     """Return the time after the changes by why it is above what large products take; what a change shortened
     is not judged."""
-    found: dict[Why, float] = defaultdict(float)
+    found: dict[str, float] = defaultdict(float)
     for cell, ns in _after(cells, done):
         found[_OPEN if ns < cell.busy_ns_per_step else _cause(view, cell)] += ns
     return found
 
 
-def _cause(view: View, cell: Cell) -> Why:
+def _cause(view: View, cell: Cell) -> str:
     """Return why a kernel on matrix units is slower than large products are; nothing where it is not, or
     nothing tells."""
     if cell.calls_per_step and cell.busy_ns_per_step / cell.calls_per_step < LAUNCH_BOUND_NS:
@@ -253,12 +256,12 @@ def _older(view: View, kernel: str) -> bool:
 # --- rates -------------------------------------------------------------------------------------------------
 
 
-def _rate(view: View, part: Part, cells: Sequence[Cell], ns: float) -> Why:
+def _rate(view: View, part: Part, cells: Sequence[Cell], ns: float) -> tuple[float, BoundBy | None]:
     """Return at how much of the card's peak rate or bandwidth the work of these cells is done in this time,
-    and what such work reaches; nothing where shapes or peaks do not tell."""
+    and which of the two; (0, None) where shapes or peaks do not tell."""
     peaks = view.peaks
     if peaks is None:
-        return _OPEN
+        return _NO_RATE
     half = COMPUTE_DTYPES.get(known(view.signals.compute_dtype) or "")
     busy, told = 0.0, 0.0
     least: dict[BoundBy, float] = {"compute": 0.0, "memory": 0.0}
@@ -277,29 +280,26 @@ def _rate(view: View, part: Part, cells: Sequence[Cell], ns: float) -> Why:
             told += cell.busy_ns_per_step
             least[found[1]] += found[0]
     ratio = sum(least.values()) / ns
-    if not busy or told < STATED_RATIO * busy or not LEAST_RATE < ratio <= 1:
-        return _OPEN
-    said, short = format_ratio(ratio), f"{100 * ratio:.0f} %"
-    if least["memory"] > least["compute"]:
-        if ratio < LEAST_STREAMING:
-            return _OPEN
-        beside = "" if ratio >= WAITING else f" (streams: about {_tenths(STREAMING)})"
-        return Why(f"at {said} of the memory's bandwidth{beside}", f"{short} of bandwidth")
-    if part.off:
-        on = f", without {view.units}" if view.without_units else ""
-        return Why(f"at {said} of the card's float32 rate{on}", f"{short} of float32 peak")
-    large = view.capability is not None and ratio < NEAR_RATE  # what they reach was measured on such a card
-    beside = f" (large products: about {_tenths(LARGE_SHARE)})" if large else ""
-    return Why(f"at {said} of the {view.units}' rate{beside}", f"{short} of peak")
+    by: BoundBy = "memory" if least["memory"] > least["compute"] else "compute"
+    lowest = LEAST_STREAMING if by == "memory" else LEAST_RATE
+    if not busy or told < STATED_RATIO * busy or not lowest <= ratio <= 1:
+        return _NO_RATE
+    return ratio, by
 
 
-def _tenths(ratio: float) -> str:
-    return f"{10 * round(10 * ratio)} %"
+def _streams(view: View, ratio: float) -> str:
+    """Return that memory limits work which moves its bytes at this share of the bandwidth; of a share that
+    streams exceed, that nothing here explains it."""
+    of = f"{format_ratio(ratio)} of bandwidth"
+    if ratio >= WAITING:
+        return f"limited by memory ({of})"
+    return f"mostly moving memory ({of}{_unexplained(view)})"
 
 
-def _bare(rate: Why) -> str:
-    """Return a rate without its preposition and what stands beside it."""
-    return rate.said.removeprefix("at ").partition(" (")[0]
+def _unexplained(view: View) -> str:
+    """Return what would tell why work reaches less of the peak than others of its kind do: nothing here
+    does."""
+    return "; Nsight Compute shows why" if view.capability is not None else "; why is not known"
 
 
 def _cost(cell: Cell) -> Cost:
