@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from mpprof.api import workflows
 from mpprof.diagnosis.remedies.choosing import choose
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Account, DeviceAccount
 from tests.builders import cases as c
 from tests.diagnosis.saying import finding, says
+from tests.paths import NO_TRACES, SHARED
+from tests.real import truth
 
 FLOAT32_SUM = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 MIRRORED: dict[str, Any] = {"replicas": 2, "distribution": "MirroredStrategy"}
@@ -187,3 +190,40 @@ def test_a_window_of_several_devices_is_not_said_to_train_on_one() -> None:
     assert says("MP704", several).startswith("unable: ")
     one = replace(several, window=c.account())
     assert says("MP704", one) == "not applicable: only one device is at work in the trace"
+
+
+def test_launches_are_those_of_one_device_and_the_others_stand_beside_it() -> None:
+    first = c.account(c.cell("idle_launch", 40.0), step_ms=100.0)
+    both = case(of_two(first, c.account(c.cell("idle_launch", 12.0), step_ms=100.0)))
+    found = finding("MP302", both)
+    assert (found.cost_ns_per_step, found.summary.partition(" waiting")[0]) == (
+        pytest.approx(40e6), "the device idles 40.0 ms a step (40.0 %)",
+    )  # fmt: skip
+    beside = [each for each in found.evidence if each.name.startswith("step idle for launches on")]
+    assert [(each.name, each.value) for each in beside] == [
+        ("step idle for launches on the other device", "12.0 ms")
+    ]
+    assert "on the other" not in str(finding("MP302", case(first)).evidence)
+
+
+def test_a_program_dispatched_to_eight_devices_has_the_kernels_of_one() -> None:
+    """The raw events between the starts of the first and the fourth run of the program on the busiest device."""
+    file = SHARED / "mi300-jax" / "jax_conv_minimal_08.xplane.pb"
+    if not file.exists():
+        pytest.skip(NO_TRACES)
+    space = truth.protobuf().XSpace()
+    space.ParseFromString(file.read_bytes())
+    (plane,) = (plane for plane in space.planes if plane.name == "/device:GPU:0")
+    work = sorted(
+        (line.timestamp_ns + event.offset_ps / 1000, plane.event_metadata[event.metadata_id].name)
+        for line in plane.lines
+        for event in line.events
+    )
+    starts = [at for at, name in work if name == "loop_transpose_fusion.kd"]
+    within = [name for at, name in work if starts[0] <= at < starts[3]]
+    copies = sum("copyBuffer" in name for name in within)
+    found = {each.code: each for each in workflows.diagnose(workflows.load(file)).findings}["MP302"]
+    told = {each.name: each.value for each in found.evidence}
+    assert told["kernels per step"] == (len(within) - copies) / 3
+    assert told["copies and fills per step"] == copies / 3
+    assert "step idle for launches on the other 7 devices" in told
