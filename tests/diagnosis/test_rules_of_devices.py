@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,15 @@ from mpprof.diagnosis.remedies.choosing import choose
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Account, DeviceAccount
 from tests.builders import cases as c
+from tests.builders.windows import HALF, REDUCE
 from tests.diagnosis.saying import finding, says
 from tests.paths import NO_TRACES, SHARED
 from tests.real import truth
+from tests.traces.kineto import Kineto
 
 FLOAT32_SUM = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+SIXTEEN_BIT_SUM = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+TRANSPOSES = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true, (cudnnKernelDataType_t)2>(cudnn::ops::nchw2nhwc_params_t<float>, __half const*, __half*)"
 MIRRORED: dict[str, Any] = {"replicas": 2, "distribution": "MirroredStrategy"}
 
 
@@ -96,6 +101,43 @@ def test_a_device_whose_launches_are_late_is_not_told_of_its_clock() -> None:
     assert "clock" not in remedy.text
 
 
+SUMS = ("DistributedDataParallel.forward", "c10d::allreduce_")
+
+
+@pytest.mark.parametrize(("calls", "said", "snippet"), [(2, "smaller", "=5,"), (40, "larger", "=100,")])
+def test_few_exchanges_are_not_told_to_become_fewer(calls: int, said: str, snippet: str) -> None:
+    """Seen: 2 sums a step, of 5.7 and 17.6 MB. Of buckets of 100 MB the only one waits for the whole backward pass."""
+    trace = replace(c.trace(), strings=("aten::mm", *SUMS))
+    account = c.account(exchange(60.0, SIXTEEN_BIT_SUM, calls_per_step=calls))
+    remedies = choose("MP705", Signals(c.case(records=None, trace=trace, account=account)))
+    (buckets,) = (each for each in remedies if "buckets in Distributed" in each.text)
+    assert f"{said} buckets" in buckets.text
+    assert f"bucket_cap_mb{snippet}" in buckets.snippet
+
+
+@pytest.mark.parametrize(("reduction", "gain_us"), [(400.0, 100.0), (150.0, 400.0)])
+def test_work_while_communication_goes_on_gains_nothing(
+    reduction: float, gain_us: float, tmp_path: Path
+) -> None:
+    """Of 400 us of transposes a step 300 run beside a sum that lasts 100 us longer than they, or ends before them."""
+    k = Kineto()
+    for step in range(4):
+        at = 2_000.0 * step
+        k.host("user_annotation", f"ProfilerStep#{step}", at, 2_000)
+        k.launch(HALF, at + 5, at + 20, 900)
+        k.launch(TRANSPOSES, at + 6, at + 920, 100)
+        for more in range(3):
+            k.launch(TRANSPOSES, at + 7 + more, at + 1_020 + 100 * more, 100)
+        k.launch(REDUCE, at + 12, at + 1_020, reduction, stream=20)
+        k.host("cuda_runtime", "cudaDeviceSynchronize", at + 30, 1_400)
+    found = workflows.diagnose(k.write(tmp_path / "w.pt.trace.json"))
+    (layout,) = (each for each in found.findings if each.code == "MP405")
+    assert layout.cost_ns_per_step == pytest.approx(400e3)
+    assert layout.gain_ns_per_step == pytest.approx(gain_us * 1e3)
+    told = [each.value for each in layout.evidence if "communication goes on" in each.name]
+    assert told == ([pytest.approx(400e3 - gain_us * 1e3)] if gain_us < 400 else [])
+
+
 @pytest.mark.parametrize(("names", "buckets"), [(("DistributedDataParallel.forward",), True), ((), False)])
 def test_who_exchanges_gradients_one_by_one_is_told_of_buckets(names: tuple[str, ...], buckets: bool) -> None:
     """404 all-reduces a step in a public trace, one for each parameter, and no wrapper round the model."""
@@ -107,9 +149,6 @@ def test_who_exchanges_gradients_one_by_one_is_told_of_buckets(names: tuple[str,
     assert [each.text for each in choose("MP705", Signals(forward))] == [
         "a larger batch on each device: more work for the same bytes"
     ]
-
-
-SIXTEEN_BIT_SUM = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
 def test_mp705_one_device_shows_what_is_exposed_whatever_is_sent() -> None:

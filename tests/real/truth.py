@@ -266,13 +266,22 @@ def read(path: Path) -> Truth:
     )
 
 
-def lowered_by_exact_blocks(path: Path, allocator: str) -> int:
-    """Return by how many bytes an allocator's peak would be lower if each block held what was asked for,
-    counted from the blocks that this window shows being given out."""
+def device_events(path: Path) -> tuple[DeviceEvent, ...]:
+    """Return all work of the devices in a file that may be packed, in the order of time."""
+    return tuple(sorted(_device_events(_space(path)), key=lambda event: event.start_ns))
+
+
+def _space(path: Path) -> Any:
     data = path.read_bytes()
     space = protobuf().XSpace()
     space.ParseFromString(gzip.decompress(data) if path.suffix == ".gz" else data)
-    events = sorted(_host_events(space), key=lambda event: event.start_ns)
+    return space
+
+
+def lowered_by_exact_blocks(path: Path, allocator: str) -> int:
+    """Return by how many bytes an allocator's peak would be lower if each block held what was asked for,
+    counted from the blocks that this window shows being given out."""
+    events = sorted(_host_events(_space(path)), key=lambda event: event.start_ns)
     stats = [event.stats for event in events if event.stats.get("allocator_name") == allocator]
     names = [event.name for event in events if event.stats.get("allocator_name") == allocator]
     live: dict[int, int] = {}

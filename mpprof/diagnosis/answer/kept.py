@@ -33,6 +33,8 @@ from mpprof.model.quantities import format_ratio
 
 STATED_RATIO = 0.8
 """A rate is said of a class where shapes state the work of so much of its time."""
+NEARLY_ALL_RATIO = 0.95
+"""What holds for less of a part is said of most of it."""
 LEAST_RATE, LEAST_STREAMING = 0.005, 0.3
 """A lower rate says that shapes state nearly nothing of the work, and that memory does not limit it."""
 NEAR_RATE = 0.9 * LARGE_SHARE
@@ -52,12 +54,14 @@ et al. 2025, arXiv:2501.12084); others run those of 8.x."""
 
 @frozen
 class Part:
-    """Work of one colour in the step. `off`: matrix work off the matrix units."""
+    """Work of one colour in the step, its classes the longest first, and those of them that are `notable`.
+    `off`: matrix work off the matrix units."""
 
     kind: str
     off: bool
     ns: float
     classes: tuple[Class, ...]
+    notable: tuple[Class, ...]
 
     @property
     def key(self) -> str:
@@ -179,17 +183,23 @@ def _type(part: Part, cells: Sequence[Cell], busy: float, *, halved: bool, rated
     if rated:
         return _OPEN
     if wide >= 0.5 * busy:
-        if sum(cell.busy_ns_per_step for cell in cells if is_loss(cell)) >= 0.5 * busy:
-            return Why("of the loss, in float32", "float32 loss")
+        lost = sum(cell.busy_ns_per_step for cell in cells if is_loss(cell))
+        if lost >= 0.5 * busy:
+            return _mostly(min(wide, lost) / busy, "of the loss, in float32", "float32 loss")
         if part.classes[0] == "optimizer":
-            return Why("in float32, as the weights are", "float32 weights")
-        return Why("in float32", "in float32")
+            return _mostly(wide / busy, "in float32, as the weights are", "float32 weights")
+        return _mostly(wide / busy, "in float32", "in float32")
     narrow = sum(cell.busy_ns_per_step for cell in cells if cell.precision in NARROW)
     return (
-        Why("in 16 bits already", "in 16 bits already")
+        _mostly(narrow / busy, "in 16 bits already", "in 16 bits already")
         if narrow >= 0.5 * busy
         else Why("usually memory-bound", "usually memory-bound")
     )
+
+
+def _mostly(ratio: float, said: str, short: str) -> Why:
+    """Return what holds for this share of a part."""
+    return Why(said if ratio >= NEARLY_ALL_RATIO else f"mostly {said}", short)
 
 
 # --- matrix work on matrix units ---------------------------------------------------------------------------
