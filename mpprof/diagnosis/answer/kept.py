@@ -271,7 +271,8 @@ def _rate(view: View, part: Part, cells: Sequence[Cell], ns: float) -> Why:
         return _OPEN
     half = COMPUTE_DTYPES.get(known(view.signals.compute_dtype) or "")
     busy, told = 0.0, 0.0
-    least: dict[BoundBy, float] = {"compute": 0.0, "memory": 0.0}
+    least: dict[BoundBy, float] = {"compute": 0.0, "memory": 0.0}  # of what each bounds
+    whole: dict[BoundBy, float] = {"compute": 0.0, "memory": 0.0}  # of all: what a rate is said of
     for cell in cells:
         busy += cell.busy_ns_per_step
         work = _cost(cell)
@@ -280,17 +281,19 @@ def _rate(view: View, part: Part, cells: Sequence[Cell], ns: float) -> Why:
         on_units = cell.placement in ACCELERATED or not part.off
         precision: Precision | None = cell.precision if cell.placement in ACCELERATED else half
         rate = peaks.flops_per_s.get(str(precision) if on_units else "fp32_cuda")
-        found = roofline(
-            work.flops if cell.category == "matmul" else None, work.bytes, rate, peaks.bandwidth_bytes_per_s
-        )
+        flops = work.flops if cell.category == "matmul" else None
+        found = roofline(flops, work.bytes, rate, peaks.bandwidth_bytes_per_s)
         if found is not None:
             told += cell.busy_ns_per_step
             least[found[1]] += found[0]
-    ratio = sum(least.values()) / ns
+            whole["compute"] += (roofline(flops, None, rate, None) or (0.0,))[0]
+            whole["memory"] += (roofline(None, work.bytes, None, peaks.bandwidth_bytes_per_s) or (0.0,))[0]
+    bound: BoundBy = "memory" if least["memory"] > least["compute"] else "compute"
+    ratio = whole[bound] / ns
     if not busy or told < STATED_RATIO * busy or not LEAST_RATE < ratio <= 1:
         return _OPEN
     said, short = format_ratio(ratio), f"{100 * ratio:.0f} %"
-    if least["memory"] > least["compute"]:
+    if bound == "memory":
         if ratio < LEAST_STREAMING:
             return _OPEN
         beside = "" if ratio >= WAITING else f" (streams: about {_tenths(STREAMING)})"
