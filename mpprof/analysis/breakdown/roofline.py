@@ -322,8 +322,6 @@ def weighed(account: Account, ownership: Ownership, run: Run | None) -> Account:
             return cell
         if cell.category == "copy":
             return cell  # whose bytes the collector states
-        if cell.category == "matmul" and cell.placement == "not_matmul":
-            return cell  # a helper: another kernel does its op's operations, and moves its bytes
         key = (
             id(cell.hlo) if cell.hlo else None, cell.op_type, cell.shapes, cell.family, cell.layer,
             cell.precision,

@@ -276,8 +276,8 @@ def _rate(view: View, part: Part, cells: Sequence[Cell], ns: float) -> Why:
     for cell in cells:
         busy += cell.busy_ns_per_step
         work = _cost(cell)
-        if cell.category == "matmul" and not work.flops:
-            continue
+        if cell.category == "matmul" and (not work.flops or cell.placement == "not_matmul"):
+            continue  # a helper bears the operations of its product, which another kernel does
         on_units = cell.placement in ACCELERATED or not part.off
         precision: Precision | None = cell.precision if cell.placement in ACCELERATED else half
         rate = peaks.flops_per_s.get(str(precision) if on_units else "fp32_cuda")
