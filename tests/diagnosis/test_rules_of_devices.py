@@ -129,13 +129,24 @@ def test_work_while_communication_goes_on_gains_nothing(
         for more in range(3):
             k.launch(TRANSPOSES, at + 7 + more, at + 1_020 + 100 * more, 100)
         k.launch(REDUCE, at + 12, at + 1_020, reduction, stream=20)
-        k.host("cuda_runtime", "cudaDeviceSynchronize", at + 30, 1_400)
+        k.launch(
+            "Memcpy HtoD (Pageable -> Device)",
+            at + 13,
+            at + 1_400,
+            200,
+            cat="gpu_memcpy",
+            bytes=1 << 20,
+            stream=21,
+        )
+        k.host("cuda_runtime", "cudaDeviceSynchronize", at + 30, 1_600)
     found = workflows.diagnose(k.write(tmp_path / "w.pt.trace.json"))
     (layout,) = (each for each in found.findings if each.code == "MP405")
     assert layout.cost_ns_per_step == pytest.approx(400e3)
     assert layout.gain_ns_per_step == pytest.approx(gain_us * 1e3)
     told = [each.value for each in layout.evidence if "communication goes on" in each.name]
     assert told == ([pytest.approx(400e3 - gain_us * 1e3)] if gain_us < 400 else [])
+    cells = {cell.category: cell.held_ns_per_step for cell in found.account.main.cells}
+    assert cells["copy"] == 0.0  # 20 us of it beside the sum: the account gives them to the sum
 
 
 @pytest.mark.parametrize(("names", "buckets"), [(("DistributedDataParallel.forward",), True), ((), False)])

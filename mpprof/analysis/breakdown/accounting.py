@@ -521,7 +521,10 @@ def _held(work: _Work, own: Float64, among: Int64) -> Float64:
     ended: the communication ends no earlier without that work."""
     held = np.zeros(len(own))
     comm = work.category == CLASSES.index("comm")
-    over = among[~comm[among] & (own[among] > 0)]
+    before = [
+        CLASSES.index(each) for each in CLASSES if _LAST_RANKS.get(each, _COMPUTE_RANK) < _LAST_RANKS["comm"]
+    ]
+    over = among[np.isin(work.category[among], before) & (own[among] > 0)]
     if not len(over) or not comm.any():
         return held
     sent, busy = union(work.start_ns[comm], work.end_ns[comm]), union(work.start_ns[over], work.end_ns[over])

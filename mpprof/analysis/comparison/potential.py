@@ -62,7 +62,8 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     need_ns = min(max(account.host_ns or 0.0, path.launched_ns if path else 0.0), account.step_ns)
     paced = path or (account.host_path if _waits_for_launches(account) else None)
     felt = min(1.0, paced.queued_ns / account.device_ns) if paced and account.device_ns > 0 else 1.0
-    slowest_ns = account.step_ns - felt * (account.step_ns - sum(longest))
+    least_ns = account.step_ns - sum(longest)  # below 0 where 16 bits may take longer, which is felt in full
+    slowest_ns = account.step_ns - least_ns * (felt if least_ns > 0 else 1.0)
     at_least = account.step_ns / max(slowest_ns, need_ns) if account.step_ns > 0 else 1.0
     at_most = account.step_ns / max(sum(shortest), need_ns, FLOOR_NS) if account.step_ns > 0 else 1.0
     could = sum(work.busy_ns for work in works if eligible(work))
