@@ -42,7 +42,7 @@ def bottom(seen: Visit, selector: str) -> float:
 def assert_first_screen(seen: Visit, run: str, baseline: str, kind: str) -> None:
     """Opens Why of a run, and holds its first screen to what a reader must find there without scrolling."""
     seen.page.set_viewport_size(dict(zip(("width", "height"), WIDE, strict=True)))
-    seen.open_well(f"/?run={run}&baseline={baseline}")
+    seen.turn(f"/?run={run}&baseline={baseline}")
     assert len(seen.text("headline")) <= 150
     assert seen.page.evaluate(_LONE_BARS) == [], run
     assert seen.page.evaluate(_EMPTY_BOXES) == 0, run

@@ -71,7 +71,7 @@ def test_a_running_training_is_followed_and_no_filter_is_lost(chromium: Any, tmp
         seen.look_again()
         seen.page.wait_for_function(f"was => ({count})() !== was", arg=before)
         assert seen.page.evaluate(count) == str(last)
-        seen.open_well(f"/kernels?run={RUN}&baseline=none")
+        seen.turn(f"/kernels?run={RUN}&baseline=none")
         seen.filter("kernels", "short", "gemm")
         rows = seen.column("kernels", "short")
         version = seen.page.get_attribute("#kernels", "data-version")

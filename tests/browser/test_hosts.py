@@ -35,7 +35,7 @@ def on_three_hosts(folder: Path) -> None:
 
 def shown(seen: Visit, path: str, host: str) -> None:
     """Opens a page, and takes the host by its switch."""
-    seen.open_well(f"{path}?run=cluster&baseline=none")
+    seen.turn(f"{path}?run=cluster&baseline=none")
     if path == "/timeline":
         seen.page.wait_for_selector("#timeline[data-drawn]")
     seen.page.click(f"#hosts a:text-is('{host}')")
@@ -92,10 +92,10 @@ def test_one_control_and_only_where_there_are_several_hosts(
     with serving(tmp_path) as address:
         many, one = visit(chromium, address), visit(chromium, sample_server)
         for page in PAGES:
-            many.open_well(f"{page.path}?run=cluster&baseline=none")
+            many.turn(f"{page.path}?run=cluster&baseline=none")
             assert many.page.locator("#hosts").count() == int(page.by_host), page.path
             if page.by_host:
-                one.open_well(f"{page.path}{MEASURED}")
+                one.turn(f"{page.path}{MEASURED}")
                 assert one.page.locator("#hosts").count() == 0, page.path
         many.open("/layers?run=cluster&baseline=none&host=nowhere")
         assert "no host" in many.page.inner_text(".mp-failure").lower()

@@ -300,7 +300,7 @@ def test_dots_of_the_roofline_pick_rows_but_of_products_which_name_no_op(
 ) -> None:
     seen = visit(chromium, sample_server)
     for kind, picked in (("op", True), ("product", False)):
-        seen.open_well(f"/kernels{VOCABULARY}&by={kind}")
+        seen.turn(f"/kernels{VOCABULARY}&by={kind}")
         seen.page.wait_for_selector(f"#{kind}s[data-loaded]")
         found = f"() => +document.getElementById('{kind}s').dataset.found"
         whole = seen.page.evaluate(found)

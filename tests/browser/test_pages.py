@@ -82,7 +82,7 @@ def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: st
     assert seen.text("median") == words.duration(document["steps"]["median_ns"])
     assert seen.text("skips") == words.count(document["steps"]["skipped"])
 
-    seen.open(f"/kernels{query}")
+    seen.turn(f"/kernels{query}")
     rows, steps = kernel_rows(), document["time"]["window_steps"]
     unknown = sum(row["total_ns"] for row in rows if row["placement"] == "unknown")
     assert unknown == 800_000  # of 9.9 ms: it has a bar here, and none in the samples
@@ -90,29 +90,29 @@ def test_every_page_is_quiet_and_shows_the_report(chromium: Any, fake_server: st
     assert "none of it unknown" not in seen.page.inner_text("#page")
     assert seen.column("kernels", "ns")[0] == words.duration(max(row["total_ns"] for row in rows) / steps)
 
-    seen.open(f"/layers{query}")
+    seen.turn(f"/layers{query}")
     times = dict(zip(seen.column("layers", "short"), seen.column("layers", "ns"), strict=True))
     assert times["res2a"] == words.duration(7_100_000 / steps)
 
-    seen.open(f"/memory{query}")
+    seen.turn(f"/memory{query}")
     assert seen.text("peak-bytes") == words.size(document["memory"]["peak_bytes"])
     kinds = {item["name"]: item["bytes"] for item in document["memory"]["at_peak"] if item["by"] == "kind"}
     assert seen.bars("peak-kind") == kinds
 
-    seen.open(f"/compare{query}")
+    seen.turn(f"/compare{query}")
     assert seen.bars("gap-0") == pytest.approx(gap_marks(document))
     assert seen.text("rung-0-observed") == words.speedup(document["speedup"]["observed"])
 
     for page in PAGES:  # those that came later have their figures checked in a test of their own
         if page.path not in ("/", "/steps", "/kernels", "/layers", "/memory", "/compare"):
-            seen.open_well(f"{page.path}{query}")
+            seen.turn(f"{page.path}{query}")
     seen.assert_quiet()
 
 
 def test_a_name_with_markup_is_shown_as_text_everywhere(chromium: Any, fake_server: str) -> None:
     seen = visit(chromium, fake_server)
     for path in ("/", "/kernels", "/layers", "/memory", "/compare"):
-        seen.open(f"{path}?run=mixed&baseline=fp32")
+        seen.turn(f"{path}?run=mixed&baseline=fp32")
         assert seen.page.locator('a[href="x"], a[*|href="x"], #page b').count() == 0
         shown = seen.page.evaluate("document.body.textContent")
         assert HOSTILE in shown, path
@@ -136,7 +136,7 @@ def test_a_hostile_trace_file_is_shown_as_text(chromium: Any, tmp_path: Path) ->
             seen.open_well(f"/kernels?run=plugins/profile/now/host.xplane.pb&baseline=none{query}")
             assert name in seen.page.evaluate("() => document.body.textContent")
         for page in PAGES:
-            seen.open_well(page.path)
+            seen.turn(page.path)
             assert seen.page.locator('a[href="x"], #page b').count() == 0
             assert "owned" not in seen.page.title()
         seen.assert_quiet()
@@ -215,7 +215,7 @@ def test_no_name_of_a_table_or_chart_is_cut_on_a_small_screen(
         ("/compare", ".mp-bar-name, #ladder th, #causes-by-run th"),
     ):
         path, _, more = path.partition("?")
-        seen.open_well(f"{path}{VOCABULARY}&{more}")
+        seen.turn(f"{path}{VOCABULARY}&{more}")
         assert seen.page.locator(names).count() > 2
         assert seen.page.eval_on_selector_all(names, _CUT) == []
     for cell in seen.page.locator(
@@ -399,27 +399,27 @@ def test_every_page_of_a_sample_shows_its_tables(chromium: Any, sample_server: s
     assert seen.text("median") == words.duration(document["steps"]["median_ns"])
     assert seen.text("step-count") == words.count(document["steps"]["count"])
 
-    seen.open_well(f"/kernels{query}")
+    seen.turn(f"/kernels{query}")
     sums: dict[str, float] = {}
     for row in source.kernels(run):
         sums[row["placement"]] = sums.get(row["placement"], 0.0) + row["total_ns"] / 5
     assert seen.bars("kernel-time") == pytest.approx(sums)
     assert "unknown" not in sums
     assert "none of it unknown" in seen.page.inner_text("#page")
-    seen.open_well(f"/kernels{query}&by=op")
+    seen.turn(f"/kernels{query}&by=op")
     longest = max(source.ops(run), key=lambda row: row["total_ns"])
     assert seen.column("ops", "ns")[0] == words.duration(longest["total_ns"] / 5)
 
-    seen.open_well(f"/layers{query}")
+    seen.turn(f"/layers{query}")
     times = {
         row["layer"] or "not attributed": words.duration(row["total_ns"] / 5) for row in source.layers(run)
     }
     assert dict(zip(seen.column("layers", "short"), seen.column("layers", "ns"), strict=True)) == times
 
-    seen.open_well(f"/memory{query}")
+    seen.turn(f"/memory{query}")
     assert seen.text("peak-recorded") == words.size(document["steps"]["peak_memory_bytes"])
 
-    seen.open_well(f"/compare{query}")
+    seen.turn(f"/compare{query}")
     rung = to_json(source.compare((baseline, run)))["steps"][0]
     rung |= {"baseline_step_ns": document["speedup"]["baseline_step_ns"]}
     assert seen.text("rung-0-observed") == words.speedup(rung["observed"])
@@ -529,11 +529,11 @@ def test_a_tpu_has_no_tensor_cores_though_no_matrix_work_tells(chromium: Any) ->
     with serving(SHARED / "tpu-v6e-jax") as address:
         seen = visit(chromium, address)
         for path in ("/", "/layers", "/kernels"):
-            seen.open_well(f"{path}?run=inference.xplane.pb")
+            seen.turn(f"{path}?run=inference.xplane.pb")
             shown = " ".join(seen.page.locator(of_units).all_text_contents())
             assert "Matrix cores" in shown, path
             assert "Tensor Cores" not in shown, path
-        seen.open_well("/timeline?run=inference.xplane.pb")
+        seen.turn("/timeline?run=inference.xplane.pb")
         labels = seen.page.evaluate(
             "() => JSON.parse(document.getElementById('timeline').dataset.colours).labels"
         )
@@ -547,7 +547,7 @@ def test_a_cause_leads_to_its_proof_within_two_clicks(chromium: Any, sample_serv
     seen.page.click('#whatif tr[data-code="MP301"] a')
     seen.page.wait_for_selector("#timeline[data-drawn] canvas")
     assert "run=v100-input-bound-mixed-float16" in seen.page.url
-    seen.open_well(f"/{MEASURED}")
+    seen.turn(f"/{MEASURED}")
     seen.page.click('#whatif tr[data-code="MP501"] a')
     seen.page.wait_for_selector("#kernels[data-loaded]")
     seen.assert_quiet()

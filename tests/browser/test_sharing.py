@@ -164,7 +164,7 @@ def test_a_printed_page_is_light_and_no_column_is_cut(chromium: Any, sample_serv
     seen = visit(chromium, sample_server, width=718, scheme="dark")  # A4 between its margins
     scheme = "() => document.documentElement.dataset.mantineColorScheme"
     for path in (page.path for page in PAGES if page.path != "/runs"):
-        seen.open_well(f"{path}{MEASURED}")
+        seen.turn(f"{path}{MEASURED}")
         seen.page.emulate_media(media="print", color_scheme="dark")
         cut = """() => [...document.querySelectorAll('#page table')].filter(
             e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.className)"""

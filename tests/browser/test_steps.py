@@ -31,6 +31,7 @@ def long_run(folder: Path, steps: int) -> int:
         for n in range(1, steps + 1):
             ns = 13_000_000 if n == slow else 10_000_000 + 1000 * (n % 7)
             out.write(f'{kept[:-1]}, "step": {n}, "t_ns": {n * 10_000_000}, "interval_ns": {ns}}}\n')
+        out.write(lines[-1] + "\n")  # its end, without which the page is drawn anew when it counts as stopped
     return slow
 
 

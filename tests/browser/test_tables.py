@@ -90,7 +90,7 @@ def test_dots_of_the_roofline_pick_rows_and_a_scope_of_the_icicle_filters(
     )
     seen.page.wait_for_function("n => +document.querySelector('#ops')?.dataset.found < n", arg=len(whole))
     assert all("logits" in name for name in seen.column("ops", "short"))
-    seen.open_well(f"/layers{VOCABULARY}")
+    seen.turn(f"/layers{VOCABULARY}")
     seen.page.click('#layers-run [data-layer="logits"] >> nth=0')
     seen.page.wait_for_function("() => +document.querySelector('#layers')?.dataset.found === 1")
     assert seen.column("layers", "short") == ["logits"]  # and not logits_float beside it

@@ -114,6 +114,17 @@ class Visit:
         self.open(path)
         assert self.page.locator(".mp-failure").count() == 0, self.page.inner_text("#page")
 
+    def turn(self, path: str) -> None:
+        """Goes to a page within the app, which must have something to show: a third of the work of opening it."""
+        if not self.page.url.startswith(self.base):
+            return self.open_well(path)
+        self.page.evaluate("() => dash_clientside.set_props('page', {children: []})")
+        self.page.wait_for_function("() => !document.getElementById('page').childElementCount")
+        self.page.evaluate("address => mpprof.go(address)", path)
+        self.settle()
+        assert self.page.locator(".mp-failure").count() == 0, self.page.inner_text("#page")
+        return None
+
     def bars(self, chart: str) -> dict[str, float]:
         """Raw lengths by key of a chart of plain bars."""
         return self.page.evaluate(_BARS, chart)  # type: ignore[no-any-return]
