@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_sessionfinish() -> None:
-    """Keep it off what a worker holds (every sample's diagnosis): pytest's last collections took minutes."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """After each file, keep it off what a worker then holds (frameworks, every sample's diagnosis): a walk over that
+    took up to a minute."""
+    yield
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 HERE = Path(__file__).parent

@@ -6,6 +6,7 @@ are shown (manual pages of the rules, help of the commands, public names), and t
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from collections.abc import Iterator
@@ -51,17 +52,20 @@ BANNED = {
 """By pattern: what to write."""
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def sentences(path: Path) -> Iterator[tuple[str, str]]:
     """(place, text) of the strings of a module that hold a space, but for docstrings; `{}` for values."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     skipped: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             skipped.add(id(node.value))  # a docstring, of a name or a constant
-        elif isinstance(node, ast.Subscript):
-            skipped |= {
-                id(part) for part in ast.walk(node.slice) if "Annotated" not in ast.unparse(node.value)
-            }
+        elif isinstance(node, ast.Subscript) and "Annotated" not in ast.unparse(node.value):
+            skipped |= {id(part) for part in ast.walk(node.slice)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             skipped |= {id(part) for part in node.values}
@@ -95,6 +99,7 @@ def documents() -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(ROOT)), " ".join(paragraph.split())
 
 
+@functools.cache
 def texts() -> list[tuple[str, str]]:
     code = [
         path
@@ -120,7 +125,7 @@ Walk Warn Write Yield
 def docstrings_of_functions() -> Iterator[tuple[str, str]]:
     """Those of mpprof and dashboards; a property's says what it is."""
     for path in sorted(each for folder in ("mpprof", "dashboards") for each in (ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             decorators = [ast.unparse(each) for each in node.decorator_list]
@@ -128,20 +133,17 @@ def docstrings_of_functions() -> Iterator[tuple[str, str]]:
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", ast.get_docstring(node) or ""
 
 
-TEXTS = texts()
-
-
 def test_messages_pages_and_documents_are_found() -> None:
-    places = {place.partition(":")[0] for place, _ in TEXTS}
+    places = {place.partition(":")[0] for place, _ in texts()}
     assert {"README.md", "docs/ARCHITECTURE.md", "mpprof explain MP401", "mpprof report --help"} <= places
     assert {"mpprof.load", "mpprof.MPProfilerCallback", "mpprof/cli/report.py"} <= places
-    assert len(TEXTS) > 2000
+    assert len(texts()) > 2000
 
 
 def test_no_docstring_speaks_in_metaphors() -> None:
     found = []
     for path in [*ROOT.glob("mpprof/**/*.py"), *ROOT.glob("dashboards/mpprof_dashboards/**/*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 text = ast.get_docstring(node) or ""
                 found += (
@@ -152,7 +154,7 @@ def test_no_docstring_speaks_in_metaphors() -> None:
 
 @pytest.mark.parametrize("pattern", BANNED)
 def test_turns_that_have_to_be_read_twice_are_not_used(pattern: str) -> None:
-    found = [f"{place}: {text}" for place, text in TEXTS if re.search(pattern, text, re.IGNORECASE)]
+    found = [f"{place}: {text}" for place, text in texts() if re.search(pattern, text, re.IGNORECASE)]
     assert not found, f"write: {BANNED[pattern]}\n" + "\n".join(found)
 
 

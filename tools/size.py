@@ -55,16 +55,13 @@ CALIBRATION = "mpprof.analysis.attainable.calibration"
 _PROBE = """
 import inspect, io, sys
 LOOPS = "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"
-names, deepest = set(), 0
+names, depth, deepest = set(), 0, 0
 def seen(frame, event, argument):
-    global deepest
-    if event == "call" and "/mpprof/" in frame.f_code.co_filename:
+    global depth, deepest
+    if event in ("call", "return") and "/mpprof/" in frame.f_code.co_filename:
         if inspect.CO_OPTIMIZED & frame.f_code.co_flags and frame.f_code.co_name not in LOOPS:
             names.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
-        depth = 0
-        while frame is not None:
-            depth += "/mpprof/" in frame.f_code.co_filename
-            frame = frame.f_back
+        depth += 1 if event == "call" else -1
         deepest = max(deepest, depth)
 from mpprof.cli import main
 out, sys.stdout = sys.stdout, io.StringIO()

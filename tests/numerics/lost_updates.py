@@ -11,6 +11,7 @@ import numpy as np
 import mpprof
 from mpprof.numbers.tallies import HALF
 from tests.numerics.oracle import TYPES
+from tests.record.training import seed
 
 RATE = 2.0**-12
 
@@ -42,7 +43,7 @@ def wrong() -> list[str]:
     said = []
     for name, (dtype, optimizer, before, update) in CASES.items():
         keras.utils.clear_session()
-        keras.utils.set_random_seed(1)
+        seed(1)
         head = keras.layers.Dense(16, use_bias=False, name="head", dtype=dtype)
         model = keras.Sequential([keras.Input((64,)), head])
         model.compile(optimizer(), lambda y, outputs: keras.ops.sum(outputs))

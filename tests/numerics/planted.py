@@ -17,6 +17,7 @@ import numpy as np
 from keras import layers, ops
 
 import mpprof
+from tests.record.training import seed
 
 ROWS, WIDTH = 8, 64
 SCALE = 2.0**15
@@ -426,7 +427,7 @@ def plant_underflow_of_a_probability(broken: bool) -> Case:
 def look(name: str, broken: bool, **more: Any) -> dict[str, Any]:
     """Return what is found in a planted model, with the truth under "truth"."""
     keras.utils.clear_session()
-    keras.utils.set_random_seed(1)
+    seed(1)
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_float16")
     try:

@@ -15,6 +15,7 @@ from keras import layers, ops
 
 import mpprof
 from mpprof.numbers import files
+from tests.record.training import seed
 
 ROWS = 16
 
@@ -140,7 +141,7 @@ SETUPS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], dict[str, Any]]
 def made(name: str) -> tuple[Any, Any, Any]:
     """Return a compiled model, always the same, and its batch."""
     keras.utils.clear_session()
-    keras.utils.set_random_seed(3)
+    seed(3)
     data, build, more = SETUPS[name]
     x = data()
     settings = {key: more[key] for key in more if key != "metrics"}

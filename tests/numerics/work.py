@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-FEW = ("sum_of_a_wide_dense", "loss_scale_of_a_sum_over_the_batch")
-
 
 def _write(folder: Path, **answers: Any) -> None:
     (folder / "answers.json").write_text(json.dumps(answers))
@@ -16,11 +14,10 @@ def _write(folder: Path, **answers: Any) -> None:
 
 def few(folder: Path) -> None:
     """Write the answers for every change."""
-    from tests.numerics import lost_updates, oracle, planted
+    from tests.numerics import lost_updates, oracle
 
     _write(
         folder,
-        planted=planted.said_of(FEW),
         differences=oracle.differences(),
         lost_updates=lost_updates.wrong(),
         epoch=_within_an_epoch(),

@@ -46,6 +46,10 @@ class Planted:
     truth_ns: Mapping[str, float] = field(default_factory=dict)
     also: frozenset[str] = frozenset()  # codes that follow from the planted ones and may be named too
 
+    def costs(self, code: str) -> bool:
+        """Whether there is a `cost_ns`, without playing the trainings."""
+        return code in self.truth_ns or self.twins[code] is not None
+
     def cost_ns(self, code: str) -> float | None:
         if code in self.truth_ns:
             return self.truth_ns[code]

@@ -51,6 +51,12 @@ def judged(read):  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture(scope="module")
+def documented(judged):  # type: ignore[no-untyped-def]
+    """The document of a planted case, made once."""
+    return cache(lambda name: documents.document(judged(name)))
+
+
+@pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
     """The diagnosis of a healthy run, with its float32 twin and without, made once."""
 
@@ -71,7 +77,7 @@ def test_the_planted_cause_comes_first(judged, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [(case.name, code) for case in PLANTED.values() for code in case.twins if case.cost_ns(code) is not None],
+    [(case.name, code) for case in PLANTED.values() for code in case.twins if case.costs(code)],
 )
 def test_its_cost_is_what_the_twin_without_it_does_not_take(judged, name: str, code: str) -> None:
     truth = PLANTED[name].cost_ns(code)
@@ -97,13 +103,13 @@ def test_its_answer_keeps_the_rules(judged, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_every_rendering_ranks_alike(judged, name: str) -> None:
-    ranks.check(documents.document(judged(name)))
+def test_every_rendering_ranks_alike(documented, name: str) -> None:
+    ranks.check(documented(name))
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_no_share_is_above_the_whole_and_the_slices_sum_to_the_step(judged, name: str) -> None:
-    document = documents.document(judged(name))
+def test_no_share_is_above_the_whole_and_the_slices_sum_to_the_step(documented, name: str) -> None:
+    document = documented(name)
     assert {path: value for path, value in shares(document) if not 0 <= value <= 1 + 1e-9} == {}
     time = document["time"]
     if time is not None:
@@ -185,7 +191,7 @@ def test_of_two_hundred_random_cases_few_are_missed() -> None:
 
 
 def test_a_third_of_the_cases_was_not_seen_by_the_rules_own_tests() -> None:
-    timed = [case for case in PLANTED.values() if any(case.cost_ns(code) is not None for code in case.twins)]
+    timed = [case for case in PLANTED.values() if any(case.costs(code) for code in case.twins)]
     assert sum(case.unseen for case in timed) * 3 >= len(timed)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mpprof.record import end_of_fit
+from mpprof.record.facts import described
 from tests.record import hangs
 
 
@@ -29,6 +30,14 @@ def keras() -> Any:
     from tests.record.on_tensorflow import keras
 
     return keras
+
+
+@pytest.fixture
+def looked_at_by_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks at a saved model need not import TensorFlow first."""
+    from tests.record.processes import Looking
+
+    monkeypatch.setattr(described, "started", Looking)
 
 
 @pytest.fixture(scope="module")

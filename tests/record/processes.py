@@ -6,6 +6,8 @@ Keras on JAX needs an interpreter of its own, as a process has one backend.
 
 from __future__ import annotations
 
+import gc
+import json
 import multiprocessing
 import os
 import re
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from mpprof.record.facts import described
 from tests.paths import ROOT
 from tests.record import hangs
 
@@ -63,6 +66,34 @@ class Process:
         return self.said.read_text()
 
 
+class Looking(Process):
+    """Stands in for the process that looks at a saved model, as `described.started` starts it."""
+
+    def __init__(self, asked: Path, answer: Path, said: Path) -> None:
+        super().__init__(said, _look, asked, answer, **described.environment())
+
+    @property
+    def returncode(self) -> int | None:
+        return self.code
+
+    poll = Process.code.fget
+
+    def wait(self, timeout_s: float | None = None) -> int:  # type: ignore[override]
+        self._process.join(timeout_s)
+        if self.code is None:
+            raise subprocess.TimeoutExpired("looking", timeout_s or 0.0)
+        return self.code
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+def _look(asked: Path, answer: Path) -> None:
+    request = json.loads(asked.read_text())
+    asked.write_text(json.dumps({**request, "parent": os.getppid()}))  # it is the one that was forked
+    described.main(str(asked), str(answer))
+
+
 def done(said: Path, work: Callable[..., object], *arguments: Any, **environment: str) -> str:
     """What a process printed that has ended well."""
     process = Process(said, work, *arguments, **environment)
@@ -83,8 +114,8 @@ def done_on_jax(work: Callable[[Path], object], folder: Path, **environment: str
     share, such as the one with the callback and the one without, is compiled once, and all of them quickly: how
     fast they run matters to nobody."""
     call = (
-        "import pathlib, sys; from tests.record import hangs; from {} import {} as work; hangs.no_clock(); "
-        "work(pathlib.Path(sys.argv[1]))"
+        "import gc; gc.disable(); import pathlib, sys; import keras; from tests.record import hangs; "
+        "from {} import {} as work; gc.freeze(); gc.enable(); hangs.no_clock(); work(pathlib.Path(sys.argv[1]))"
     )
     with tempfile.TemporaryDirectory() as programs:
         given = {
@@ -121,6 +152,7 @@ def _run(
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     os.environ.update(environment)
+    gc.freeze()  # what was imported before
     hangs.no_clock()
     work(*arguments)
     sys.stdout.flush()

@@ -140,6 +140,7 @@ def test_a_float32_model_is_judged_as_it_would_be() -> None:
     assert "computes in float32 as it is" in str(report)
 
 
+@pytest.mark.usefixtures("looked_at_by_a_fork")
 def test_the_command_reads_a_saved_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.keras"
     built(*GOOD).save(path)
@@ -179,6 +180,7 @@ def test_the_command_takes_a_function_and_the_log_directory_of_a_run(
     assert "MP401" in [note["code"] for note in recorded["notes"] if note["layer"] == "odd"]
 
 
+@pytest.mark.usefixtures("looked_at_by_a_fork")
 def test_a_quantised_model_is_read_from_its_file(tmp_path: Path) -> None:
     """Its layers hold a configuration of the quantisation, a class of Keras' own that is no layer."""
     made = built(lambda: keras.Input((64,)), lambda: layers.Dense(64, name="a"), policy="mixed_bfloat16")

@@ -94,6 +94,7 @@ def first_bad(tmp_path: Path, commits: list[str], check: str, bound: str) -> tup
     return found, said.read_text()
 
 
+@pytest.mark.full
 def test_bisect_finds_the_commit_that_left_the_matrix_units(tmp_path: Path) -> None:
     commits = committed(tmp_path / "model", [START, ODD, ODD], saved)
     found, said = first_bad(tmp_path, commits, AUDITED, "min_matrix_unit_ratio = 0.9")

@@ -196,6 +196,7 @@ def test_a_file_that_holds_no_such_bounds_is_refused(text: str, tmp_path: Path) 
         audit_checks.read(bounds(tmp_path, text))
 
 
+@pytest.mark.usefixtures("looked_at_by_a_fork")
 def test_one_layer_in_float32_does_not_make_a_saved_model_one_of_float32(tmp_path: Path) -> None:
     """Its memory is compared under the policy that the others have, its float32 layer as it is."""
     files = {dtype: tmp_path / f"{dtype}.keras" for dtype in ("mixed_float16", "float32")}
@@ -208,6 +209,7 @@ def test_one_layer_in_float32_does_not_make_a_saved_model_one_of_float32(tmp_pat
     assert before.memory[1].peak_bytes < after.memory[1].peak_bytes
 
 
+@pytest.mark.usefixtures("looked_at_by_a_fork")
 def test_the_command_keeps_an_audit_and_compares_with_it(tmp_path: Path, capsys: Any) -> None:
     """Exit 0 for the same model, 1 for the later one, with the audit still written; 2 for another document."""
     models = {name: tmp_path / f"{name}.keras" for name in ("before", "after")}

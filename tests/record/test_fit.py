@@ -52,7 +52,10 @@ TRAINED: list[tuple[str, str, dict[str, Any]]] = [("mixed_float16", kind, {}) fo
 
 
 @pytest.mark.usefixtures("deterministic")
-@pytest.mark.parametrize(("policy", "kind", "compiling"), TRAINED)
+@pytest.mark.parametrize(
+    ("policy", "kind", "compiling"),
+    [pytest.param(*each, marks=[pytest.mark.full] * (each[1] != "dense")) for each in TRAINED],
+)
 def test_weights_are_the_same_bit_by_bit(
     tmp_path: Path, policy: str, kind: str, compiling: dict[str, Any]
 ) -> None:

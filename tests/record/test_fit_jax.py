@@ -41,7 +41,7 @@ def records(root: Path) -> Records:
     return read
 
 
-@pytest.mark.parametrize("kind", ["dense", "convolution", "recurrent"])
+@pytest.mark.parametrize("kind", ["dense", "convolution"])
 def test_weights_are_the_same_bit_by_bit(answers: Any, kind: str) -> None:
     assert answers["identical"][kind]
 

@@ -25,7 +25,7 @@ from tests.record.training import (
 pytest.importorskip("tf_keras", reason="tf_keras is not installed")
 pytestmark = pytest.mark.framework
 
-KINDS = ("convolution", "recurrent")  # of a dense one the run `skips` tells
+KINDS = ("convolution",)  # of a dense one the run `skips` tells
 
 
 def model(
@@ -48,7 +48,6 @@ def model(
             layers.BatchNormalization(),
             layers.Flatten(),
         ],
-        "recurrent": lambda: [layers.Reshape((FEATURES // 2, 2)), layers.LSTM(8)],
     }[kind]
     made = tf_keras.Sequential(
         [

@@ -32,24 +32,27 @@ WINDOWS: dict[str, Any] = {
 CASES = {f"{window}, {calls}": (WINDOWS[window], calls) for window in WINDOWS for calls in (1, 8)}
 HALVES = tuple([name for n, name in enumerate(CASES) if (n + n // 2) % 2 == half] for half in (0, 1))
 """Each window is in both, in one with calls of one step and in the other with calls of eight."""
-EVERY_RUN, FULL = (("tensorflow", 0), ("jax", 1)), (("tensorflow", 1), ("jax", 0))
+OFTEN = {"tensorflow": HALVES[0][:4], "jax": HALVES[1][3:]}
+"""Of every test run: each window, and one of them on both."""
+RARELY = {framework: [name for name in CASES if name not in often] for framework, often in OFTEN.items()}
 TRAININGS = [
-    pytest.param(training, name, marks=[pytest.mark.full] * (training in FULL), id=f"{training[0]}-{name}")
-    for training in (*EVERY_RUN, *FULL)
-    for name in HALVES[training[1]]
+    pytest.param((framework, cases is OFTEN), name, marks=marks, id=f"{framework}-{name}")
+    for cases, marks in ((OFTEN, ()), (RARELY, (pytest.mark.full,)))
+    for framework in cases
+    for name in cases[framework]
 ]
 
 
-def first(folder: Path) -> None:
-    train(folder, HALVES[0])
+def often(folder: Path) -> None:
+    train(folder, OFTEN[folder.name.partition("-")[0]])
 
 
-def second(folder: Path) -> None:
-    train(folder, HALVES[1])
+def rarely(folder: Path) -> None:
+    train(folder, RARELY[folder.name.partition("-")[0]])
 
 
 def train(folder: Path, names: list[str]) -> None:
-    """Every case of a half, with the optimizer's own counter at the end as what really happened."""
+    """Every case of these, with the optimizer's own counter at the end as what really happened."""
     x, y = data(STEPS, BAD)
     truth = {}
     for name in names:
@@ -73,9 +76,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @functools.cache
-def trained(framework: str, half: int, out: Path) -> Path:
-    """All cases of a half, below `out`."""
-    out, work = out / f"{framework}-{half}", (first, second)[half]
+def trained(framework: str, is_often: bool, out: Path) -> Path:
+    """All cases of `OFTEN` or of `RARELY`, below `out`."""
+    work = often if is_often else rarely
+    out = out / f"{framework}-{work.__name__}"
     out.mkdir()
     if framework == "jax":
         done_on_jax(work, out)
@@ -86,10 +90,10 @@ def trained(framework: str, half: int, out: Path) -> Path:
 
 @pytest.fixture
 def folder(request: pytest.FixtureRequest, base: Path) -> Path:
-    framework, half = request.param
+    framework, is_often = request.param
     pytest.importorskip("tensorflow")
     pytest.importorskip(framework)
-    return trained(framework, half, base)
+    return trained(framework, is_often, base)
 
 
 @pytest.mark.parametrize(("folder", "name"), TRAININGS, indirect=["folder"])

@@ -73,7 +73,13 @@ def model(
     )
     made.compile(loss="sparse_categorical_crossentropy", optimizer=optimizer, **compiling)
     keras.config.set_dtype_policy("float32")
+    built_before_its_first_step(made)
     return made
+
+
+def built_before_its_first_step(made: Any) -> None:
+    """TensorFlow traces a step twice that makes variables of the optimizer."""
+    made.optimizer.build(made.trainable_variables)
 
 
 def digest(made: Any) -> str:
@@ -165,7 +171,7 @@ def calls_of(name: str, root: Path) -> int:
 def _identical(folder: Path) -> dict[str, bool]:
     x, y = data(70, bad_steps=(3, 40))
     same = {}
-    for kind in ("dense", "convolution", "recurrent"):
+    for kind in ("dense", "convolution"):
         as_set = callback(folder / f"identical-{kind}", profile_steps=(36, 42))
         digests = []
         for callbacks in ([], [as_set], *([by_default(folder)] if kind == "convolution" else ())):

@@ -10,9 +10,10 @@ every shared trace. XProf's list: tensorflow/profiler, kernel_stats_utils.cc.
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,10 +168,9 @@ def share(path: Path) -> Share | None:
     )
 
 
-def shares(folder: Path = SHARED_DATA / "traces") -> Iterable[Share]:
-    for path in traces.find_traces(folder):
-        if (found := share(path)) is not None:
-            yield found
+@functools.cache
+def shares(folder: Path = SHARED_DATA / "traces") -> tuple[Share, ...]:
+    return tuple(found for path in traces.find_traces(folder) if (found := share(path)) is not None)
 
 
 def main() -> None:

@@ -68,12 +68,8 @@ def describe(
     with own_folder("mpprof-model-") as folder:
         asked, answer, said = (Path(folder, name) for name in ("request.json", "answer.json", "said.txt"))
         asked.write_text(json.dumps(request))
-        command = child.command("-m", __name__, str(asked), str(answer))
-        with said.open("wb") as output:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment()
-            )
-            too_much = _watched(process, limited=not trust)
+        process = started(asked, answer, said)
+        too_much = _watched(process, limited=not trust)
         if too_much:
             raise UnableError(f"it takes {too_much} to look at", where=str(file), next=TRUST)
         if process.returncode or not answer.is_file():
@@ -88,7 +84,16 @@ def describe(
     return Described(untrained.run_from(answered["record"]), answered["slots_bytes"])
 
 
-def _watched(started: subprocess.Popen[bytes], *, limited: bool) -> str:
+def started(asked: Path, answer: Path, said: Path) -> subprocess.Popen[bytes]:
+    """Return the process that reads the one file and writes the other; what it prints goes into `said`."""
+    with said.open("wb") as output:
+        return subprocess.Popen(
+            child.command("-m", __name__, str(asked), str(answer)),
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(),
+        )  # fmt: skip
+
+
+def _watched(process: subprocess.Popen[bytes], *, limited: bool) -> str:
     """Wait for the child, and end one that takes more than is allowed. Return what it took too much of, ""
     where it ended by itself.
 
@@ -98,28 +103,28 @@ def _watched(started: subprocess.Popen[bytes], *, limited: bool) -> str:
 
     ends = time.monotonic() + LONGEST_S
     try:
-        seen = psutil.Process(started.pid)
+        seen = psutil.Process(process.pid)
         while limited:
             try:
-                started.wait(_LOOKED_AT_EACH_S)
+                process.wait(_LOOKED_AT_EACH_S)
                 return ""
             except subprocess.TimeoutExpired:
                 if time.monotonic() > ends:
                     return f"more than {LONGEST_S:.0f} s"
                 if seen.memory_info().rss > MOST_BYTES:
                     return f"more than {MOST_BYTES >> 30} GiB of memory"
-        started.wait()
+        process.wait()
         return ""
     except psutil.NoSuchProcess:
-        started.wait()
+        process.wait()
         return ""
     finally:
-        if started.poll() is None:
-            started.kill()
-            started.wait()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return this process' environment, with the Keras backend that it uses, and with GPUs whose memory is
     not taken in advance."""
     keras: Any = sys.modules.get("keras")

@@ -778,7 +778,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(KERNELS, EVENTS, st.booleans())
 def test_any_timeline_closes_and_agrees_with_an_oracle(kernels: Any, events: Any, with_records: bool) -> None:
     b = steps(TraceBuilder(), 3)

@@ -15,9 +15,14 @@ from tests.analysis.layers.layer_cases import CASES, WIDTHS, record, shares, tim
 
 pytestmark = pytest.mark.framework
 COMPILED = {case for case, (_, *flags) in CASES.items() if "jit" in flags}
+IN_FULL = {"tensorflow-custom-step", "tensorflow-own-loop-xla"}
+"""What they combine each have others, too: a step or a loop of one's own, and XLA."""
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(case, marks=[pytest.mark.full] * (case in IN_FULL)) for case in CASES],
+)
 def recorded(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Trace, ModelFacts]:

@@ -19,11 +19,12 @@ from mpprof.model.forecast import Band
 from mpprof.model.memory import MemoryForecast
 from tests.cli.conftest import Mpprof
 from tests.cli.conftest import mpprof as command
+from tests.record.conftest import looked_at_by_a_fork
 from tests.record.training import callback
 
 keras = pytest.importorskip("keras")
 pytestmark = pytest.mark.framework
-__all__ = ["command"]  # a fixture
+__all__ = ["command", "looked_at_by_a_fork"]  # fixtures
 
 
 def build() -> Any:
@@ -43,6 +44,7 @@ def numbers(found: MemoryForecast) -> list[tuple[object, ...]]:
             for one in found.runs]  # fmt: skip
 
 
+@pytest.mark.usefixtures("looked_at_by_a_fork")
 def test_the_same_is_said_of_a_model_its_file_its_function_and_its_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +270,7 @@ def test_the_audit_says_what_a_batch_takes() -> None:
     assert mpprof.audit(build()).memory == ()
 
 
+@pytest.mark.usefixtures("looked_at_by_a_fork")
 def test_the_command_prints_a_table_and_json(command: Mpprof, tmp_path: Path) -> None:
     build().save(tmp_path / "model.keras")
     done = command("memory", tmp_path / "model.keras", "--card", "v100", "--batch", "8")

@@ -5,6 +5,7 @@ import os
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=3 --xla_backend_optimization_level=0"
 
+import random
 import sys
 
 FRAMEWORKS = {"keras", "jax", "numpy", "tensorflow", "torch"}
@@ -14,7 +15,7 @@ import jax
 import keras
 import numpy as np
 
-keras.utils.set_random_seed(14)
+random.seed(14)
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(1)])
 model.compile("adam", "mse")
 x = np.random.default_rng(14).random((320, 4), dtype="float32")

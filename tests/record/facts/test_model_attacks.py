@@ -202,7 +202,9 @@ def test_a_lambda_in_an_hdf5_file_of_keras_3(tmp_path: Path, trap: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "command", [["audit"], ["memory"], ["forecast", "--card", "a100"]], ids=lambda one: one[0]
+    "command",
+    [["audit"], pytest.param(["memory"], marks=pytest.mark.full), ["forecast", "--card", "a100"]],
+    ids=lambda one: one[0],
 )
 def test_no_command_runs_the_code_of_keras_2(
     tmp_path: Path,
@@ -230,6 +232,7 @@ def test_no_command_runs_the_code_of_keras_2(
         assert "--trust" in said
 
 
+@pytest.mark.usefixtures("looked_at_by_a_fork")
 def test_code_runs_when_its_maker_is_trusted(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     path = as_keras(tmp_path, model(dense()))
@@ -260,6 +263,7 @@ def test_a_saved_model_is_code(
 # --- what a file takes -------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("looked_at_by_a_fork")
 def test_the_weights_of_a_model_are_neither_read_nor_drawn(tmp_path: Path) -> None:
     """Of 12 GB of them, an audit takes nothing: what takes more than 4 GiB is ended."""
     path = as_keras(tmp_path, model(dense(units=750_000_000)))

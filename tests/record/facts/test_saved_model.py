@@ -19,6 +19,7 @@ from tests.record.processes import done
 
 pytestmark = [
     pytest.mark.framework,
+    pytest.mark.usefixtures("looked_at_by_a_fork"),
     # Keras reads its own files with an __array__ that NumPy 2 warns of.
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
 ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mpprof.model.limits import LONG_CALL_NS
+from tests.record.training import seed
 
 
 def train(folder: Path) -> None:
@@ -32,12 +33,10 @@ def train(folder: Path) -> None:
 
 def same(folder: Path) -> dict[str, list[Any]]:
     """What comes of trainings without our callback and with it."""
-    import keras
-
     from tests.record.wall_time import trainings
 
     def one(kind: str, root: Path | None) -> Any:
-        keras.utils.set_random_seed(2)
+        seed(2)
         made, seen = trainings.model(), []
         ours = [] if root is None else [trainings.recorded(root, trainings.Clock())]
 
