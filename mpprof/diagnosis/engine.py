@@ -10,6 +10,7 @@ from mpprof.analysis.comparison import whatif
 from mpprof.diagnosis import claims as ledger
 from mpprof.diagnosis import evidence, launch_waits, profiled_steps
 from mpprof.diagnosis import rules as _rules
+from mpprof.diagnosis.after_changes import PAYING_RATIO
 from mpprof.diagnosis.leading import BEFORE_COSTS, LEADS, said_of_unlike, time_ns
 from mpprof.diagnosis.outcomes import (
     FORWARD_ALONE,
@@ -27,6 +28,7 @@ from mpprof.diagnosis.outcomes import (
     Rule,
     Unable,
     cost_ns,
+    held_ns,
     known,
 )
 from mpprof.diagnosis.remedies.choosing import joined
@@ -195,7 +197,8 @@ class _Weighed:
     the account (of a distorted window, too), `stated_ns` of a step without the profiler, `explained_ns` of
     the gap, `work_ns` like `stated_ns` of the device's own work alone; `lost`: no healthy run of this kind
     has it; `ceiling`: every one has, and no more; `host`: its remedy relieves the host, too, as the rule says
-    or because the device waits for the launches of what it would remove."""
+    or because the device waits for the launches of what it would remove; `held_ns`: of `stated_ns`, what
+    communication under it keeps."""
 
     rule: Rule
     claims: tuple[Claim, ...]
@@ -207,12 +210,13 @@ class _Weighed:
     ceiling: bool
     host: bool
     work_ns: float
+    held_ns: float
 
     @property
     def remedy(self) -> whatif.Remedy:
         return whatif.Remedy(
             self.rule.CODE,
-            self.stated_ns or 0.0,
+            max(0.0, (self.stated_ns or 0.0) - self.held_ns),
             host=self.host,
             work_ns=self.work_ns,
             lost=self.lost,
@@ -238,7 +242,8 @@ def _weighed(
     host = getattr(rule, "BOUND", "device") == "host" or launching
     of_work = [claim for claim in claims if signals.cells[claim.cell].category not in NO_WORK]
     work_ns = cost_ns(of_work, signals.cells) * signals.undistorted
-    return _Weighed(rule, claims, severity, cost, stated, explained, not normal, ceiling, host, work_ns)
+    held = held_ns(claims, signals.cells) * signals.undistorted
+    return _Weighed(rule, claims, severity, cost, stated, explained, not normal, ceiling, host, work_ns, held)
 
 
 def _within_the_step(weighed: dict[str, _Weighed], step_ns: float | None) -> dict[str, _Weighed]:
@@ -532,6 +537,11 @@ def _finding(
         confidence=_confidence(outcome, signals),
         evidence=(
             *(replace(each, name=_worded(each.name, signals)) for each in outcome.evidence),
+            *(
+                (evidence.ns("of it while communication goes on, which gains nothing", weighed.held_ns),)
+                if weighed.held_ns >= PAYING_RATIO * signals.whole_ns
+                else ()
+            ),
             *_lines_of_code(weighed.claims, signals),
             *_tried(rule.CODE, signals),
         ),

@@ -73,6 +73,19 @@ def cost_ns(claims: Sequence[Claim], cells: Sequence[Cell]) -> float:
     return float(sum(max(0.0, ns) for ns in excess))
 
 
+def held_ns(claims: Sequence[Claim], cells: Sequence[Cell]) -> float:
+    """Return how much of that cost no remedy gains, because communication under it goes on all the same."""
+    left = (max(claim.attainable_ns, 0.0) for claim in claims)
+    own = ((cells[claim.cell], ns) for claim, ns in zip(claims, left, strict=True))
+    return float(
+        sum(
+            max(0.0, min(cell.held_ns_per_step, cell.ns_per_step) - ns)
+            for cell, ns in own
+            if cell.held_ns_per_step
+        )
+    )
+
+
 @frozen
 class Scale:
     """The shares of the step from which a cost is worth a mention, a warning, and an error.

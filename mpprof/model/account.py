@@ -79,7 +79,8 @@ class Cell:
     where a fusion works for several: that of its matrix work, else of most of its work. `candidates`: where
     the layer is not known, all those of which it is one; () where they are not known either.
     `calls_per_step` are those that begin in the steps; `shares_per_step` counts each by the share of its time
-    that lies in them (None: all of it), and so do operations and bytes.
+    that lies in them (None: all of it), and so do operations and bytes. `held_ns_per_step` is the part of the
+    cell's own time over communication that goes on after it: without the cell that ends no earlier.
     """
 
     category: Class
@@ -103,6 +104,7 @@ class Cell:
     hlo: HloInstruction | None = None  # its op's; None: not stated
     candidates: tuple[str, ...] = ()
     shares_per_step: float | None = None
+    held_ns_per_step: float = 0.0
 
     @property
     def done_per_step(self) -> float:

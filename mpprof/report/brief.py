@@ -230,9 +230,7 @@ def cause_bars(document: Report, most: int) -> list[Bar]:
         ns = sum(gain for _, gain in left)
         rows.append(
             Bar(
-                ", ".join(found.code for found, _ in left)
-                if len(left) <= MOST_CODES
-                else f"{len(left)} smaller ones",
+                _smaller(left),
                 ns,
                 f"{at_most}{words.percent(ns / step):>6}",
                 part=True,
@@ -240,6 +238,14 @@ def cause_bars(document: Report, most: int) -> list[Bar]:
         )
     whole = "this run (one profiled step)" if one else "this run's step"
     return [Bar(whole, step), *rows, *tail]
+
+
+def _smaller(left: Sequence[tuple[Finding, float]]) -> str:
+    """Return the label of causes that share a row; each code with its gain where there is room."""
+    if len(left) > MOST_CODES:
+        return f"{len(left)} smaller ones"
+    room = len(left) < MOST_CODES
+    return ", ".join(f"{found.code} {words.duration(gain)}" if room else found.code for found, gain in left)
 
 
 def _after_causes(document: Report, step: float, *, one: bool) -> list[Bar]:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mpprof.api import workflows
 from mpprof.diagnosis.remedies.choosing import choose
 from mpprof.diagnosis.signals import Case, Signals
 from mpprof.model.account import Account, DeviceAccount
 from tests.builders import cases as c
+from tests.builders.windows import HALF, REDUCE
 from tests.diagnosis.saying import finding, says
+from tests.paths import NO_TRACES, SHARED
+from tests.real import truth
+from tests.traces.kineto import Kineto
 
 FLOAT32_SUM = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+SIXTEEN_BIT_SUM = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+TRANSPOSES = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true, (cudnnKernelDataType_t)2>(cudnn::ops::nchw2nhwc_params_t<float>, __half const*, __half*)"
 MIRRORED: dict[str, Any] = {"replicas": 2, "distribution": "MirroredStrategy"}
 
 
@@ -93,6 +101,54 @@ def test_a_device_whose_launches_are_late_is_not_told_of_its_clock() -> None:
     assert "clock" not in remedy.text
 
 
+SUMS = ("DistributedDataParallel.forward", "c10d::allreduce_")
+
+
+@pytest.mark.parametrize(("calls", "said", "snippet"), [(2, "smaller", "=5,"), (40, "larger", "=100,")])
+def test_few_exchanges_are_not_told_to_become_fewer(calls: int, said: str, snippet: str) -> None:
+    """Seen: 2 sums a step, of 5.7 and 17.6 MB. Of buckets of 100 MB the only one waits for the whole backward pass."""
+    trace = replace(c.trace(), strings=("aten::mm", *SUMS))
+    account = c.account(exchange(60.0, SIXTEEN_BIT_SUM, calls_per_step=calls))
+    remedies = choose("MP705", Signals(c.case(records=None, trace=trace, account=account)))
+    (buckets,) = (each for each in remedies if "buckets in Distributed" in each.text)
+    assert f"{said} buckets" in buckets.text
+    assert f"bucket_cap_mb{snippet}" in buckets.snippet
+
+
+@pytest.mark.parametrize(("reduction", "gain_us"), [(400.0, 100.0), (150.0, 400.0)])
+def test_work_while_communication_goes_on_gains_nothing(
+    reduction: float, gain_us: float, tmp_path: Path
+) -> None:
+    """Of 400 us of transposes a step 300 run beside a sum that lasts 100 us longer than they, or ends before them."""
+    k = Kineto()
+    for step in range(4):
+        at = 2_000.0 * step
+        k.host("user_annotation", f"ProfilerStep#{step}", at, 2_000)
+        k.launch(HALF, at + 5, at + 20, 900)
+        k.launch(TRANSPOSES, at + 6, at + 920, 100)
+        for more in range(3):
+            k.launch(TRANSPOSES, at + 7 + more, at + 1_020 + 100 * more, 100)
+        k.launch(REDUCE, at + 12, at + 1_020, reduction, stream=20)
+        k.launch(
+            "Memcpy HtoD (Pageable -> Device)",
+            at + 13,
+            at + 1_400,
+            200,
+            cat="gpu_memcpy",
+            bytes=1 << 20,
+            stream=21,
+        )
+        k.host("cuda_runtime", "cudaDeviceSynchronize", at + 30, 1_600)
+    found = workflows.diagnose(k.write(tmp_path / "w.pt.trace.json"))
+    (layout,) = (each for each in found.findings if each.code == "MP405")
+    assert layout.cost_ns_per_step == pytest.approx(400e3)
+    assert layout.gain_ns_per_step == pytest.approx(gain_us * 1e3)
+    told = [each.value for each in layout.evidence if "communication goes on" in each.name]
+    assert told == ([pytest.approx(400e3 - gain_us * 1e3)] if gain_us < 400 else [])
+    cells = {cell.category: cell.held_ns_per_step for cell in found.account.main.cells}
+    assert cells["copy"] == 0.0  # 20 us of it beside the sum: the account gives them to the sum
+
+
 @pytest.mark.parametrize(("names", "buckets"), [(("DistributedDataParallel.forward",), True), ((), False)])
 def test_who_exchanges_gradients_one_by_one_is_told_of_buckets(names: tuple[str, ...], buckets: bool) -> None:
     """404 all-reduces a step in a public trace, one for each parameter, and no wrapper round the model."""
@@ -104,9 +160,6 @@ def test_who_exchanges_gradients_one_by_one_is_told_of_buckets(names: tuple[str,
     assert [each.text for each in choose("MP705", Signals(forward))] == [
         "a larger batch on each device: more work for the same bytes"
     ]
-
-
-SIXTEEN_BIT_SUM = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
 def test_mp705_one_device_shows_what_is_exposed_whatever_is_sent() -> None:
@@ -187,3 +240,40 @@ def test_a_window_of_several_devices_is_not_said_to_train_on_one() -> None:
     assert says("MP704", several).startswith("unable: ")
     one = replace(several, window=c.account())
     assert says("MP704", one) == "not applicable: only one device is at work in the trace"
+
+
+def test_launches_are_those_of_one_device_and_the_others_stand_beside_it() -> None:
+    first = c.account(c.cell("idle_launch", 40.0), step_ms=100.0)
+    both = case(of_two(first, c.account(c.cell("idle_launch", 12.0), step_ms=100.0)))
+    found = finding("MP302", both)
+    assert (found.cost_ns_per_step, found.summary.partition(" waiting")[0]) == (
+        pytest.approx(40e6), "the device idles 40.0 ms a step (40.0 %)",
+    )  # fmt: skip
+    beside = [each for each in found.evidence if each.name.startswith("step idle for launches on")]
+    assert [(each.name, each.value) for each in beside] == [
+        ("step idle for launches on the other device", "12.0 ms")
+    ]
+    assert "on the other" not in str(finding("MP302", case(first)).evidence)
+
+
+def test_a_program_dispatched_to_eight_devices_has_the_kernels_of_one() -> None:
+    """The raw events between the starts of the first and the fourth run of the program on the busiest device."""
+    file = SHARED / "mi300-jax" / "jax_conv_minimal_08.xplane.pb"
+    if not file.exists():
+        pytest.skip(NO_TRACES)
+    space = truth.protobuf().XSpace()
+    space.ParseFromString(file.read_bytes())
+    (plane,) = (plane for plane in space.planes if plane.name == "/device:GPU:0")
+    work = sorted(
+        (line.timestamp_ns + event.offset_ps / 1000, plane.event_metadata[event.metadata_id].name)
+        for line in plane.lines
+        for event in line.events
+    )
+    starts = [at for at, name in work if name == "loop_transpose_fusion.kd"]
+    within = [name for at, name in work if starts[0] <= at < starts[3]]
+    copies = sum("copyBuffer" in name for name in within)
+    found = {each.code: each for each in workflows.diagnose(workflows.load(file)).findings}["MP302"]
+    told = {each.name: each.value for each in found.evidence}
+    assert told["kernels per step"] == (len(within) - copies) / 3
+    assert told["copies and fills per step"] == copies / 3
+    assert "step idle for launches on the other 7 devices" in told

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from mpprof.model.account import HostPath
+from mpprof.model.trace import HostKind
 from tests.builders import cases as c
+from tests.builders.trace import TraceBuilder
 from tests.diagnosis.saying import BY_CODE, finding, says
 
 
@@ -477,3 +479,23 @@ def test_a_long_name_is_cut_in_evidence() -> None:
     kernel = c.cell("unknown", 60, kernel="_ZN" + "4what" * 500, placement="unknown")
     (_, stated) = finding("MP907", c.case(account=c.account(kernel), unknown_ratio=0.6)).evidence
     assert len(str(stated.value)) < 250
+
+
+@pytest.mark.parametrize(("threads", "devices", "said"), [(8, 1, "info"), (8, 8, "clear"), (1, 1, "clear")])
+def test_mp908_a_program_on_more_devices_than_have_kernels(threads: int, devices: int, said: str) -> None:
+    """Seen: JAX executes a program on 8 devices, a thread for each, and the kernels of one are in the trace."""
+    b = TraceBuilder()
+    for thread in range(threads):
+        b.event(
+            HostKind.OTHER,
+            10,
+            20,
+            thread=f"py_xla_execute/{thread}",
+            name="PjRtStreamExecutorLoadedExecutable::ExecuteHelper",
+        )
+    for device in range(devices):
+        b.kernel("loop_transpose_fusion", 30, 40, device=device)
+    case = c.case(records=None, trace=b.build(), account=c.account())
+    assert says("MP908", case) == said
+    others = "unable: the host executes programs on 8 devices, and the trace has kernels of 1"
+    assert (says("MP704", case) == others) is (said == "info")

@@ -24,6 +24,7 @@ What was seen in real traces:
   an `ExecutorState::Process` with another `id`: they fetch a later batch and belong to no step.
 """
 
+import gzip
 import hashlib
 import importlib.util
 import re
@@ -263,6 +264,35 @@ def read(path: Path) -> Truth:
         marked_step_ns=tuple(_marked(space, host)),
         precision=precision(kernels),
     )
+
+
+def device_events(path: Path) -> tuple[DeviceEvent, ...]:
+    """Return all work of the devices in a file that may be packed, in the order of time."""
+    return tuple(sorted(_device_events(_space(path)), key=lambda event: event.start_ns))
+
+
+def _space(path: Path) -> Any:
+    data = path.read_bytes()
+    space = protobuf().XSpace()
+    space.ParseFromString(gzip.decompress(data) if path.suffix == ".gz" else data)
+    return space
+
+
+def lowered_by_exact_blocks(path: Path, allocator: str) -> int:
+    """Return by how many bytes an allocator's peak would be lower if each block held what was asked for,
+    counted from the blocks that this window shows being given out."""
+    events = sorted(_host_events(_space(path)), key=lambda event: event.start_ns)
+    stats = [event.stats for event in events if event.stats.get("allocator_name") == allocator]
+    names = [event.name for event in events if event.stats.get("allocator_name") == allocator]
+    live: dict[int, int] = {}
+    moments = []
+    for name, one in zip(names, stats, strict=True):
+        if name == "MemoryAllocation":
+            live[one["addr"]] = one["allocation_bytes"] - one["requested_bytes"]
+        else:
+            live.pop(one["addr"], None)
+        moments.append((one["bytes_allocated"], sum(live.values())))
+    return max(held for held, _ in moments) - max(held - beyond for held, beyond in moments)
 
 
 def union_ns(intervals: Iterable[tuple[float, float]]) -> float:

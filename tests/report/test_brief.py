@@ -15,6 +15,7 @@ from mpprof.cli import main
 from mpprof.report import json as documents
 from mpprof.report import words
 from mpprof.report.content import remedies
+from tests import samples
 from tests.builders.read_back import brief, reading
 from tests.paths import SAMPLES
 from tests.report import hand_made
@@ -96,7 +97,7 @@ def test_bars_are_the_causes_in_their_order_and_line_up() -> None:
         "MP103",
     ]
     lines = brief.render(document).splitlines()
-    columns = {line.index(" ms ") for line in lines if re.match(r"(  MP1|this run's)", line)}
+    columns = {line.rindex(" ms ") for line in lines if re.match(r"(  MP1|this run's)", line)}
     assert len(columns) == 1
     remedied = [line[3:8] for line in lines if re.match(r"\d\. MP", line)]
     assert remedied == ["MP100", "MP101", "MP102"][: len(remedied)]
@@ -379,3 +380,14 @@ def test_the_work_that_remedies_free_does_not_limit_the_step_after_them() -> Non
     )
     assert "after all remedies about 26.6 ms" in said
     assert "limited by the device's work" not in said
+
+
+def test_causes_that_share_a_row_are_told_apart() -> None:
+    """A sum alone does not tell which of the two is worth its change."""
+    found = samples.diagnosed("recorded-h200-transformer-mixed-float16", "recorded-h200-transformer-float32")
+    shown = brief.render(documents.report(found))
+    row = re.search(r"MP402 ([\d.]+) ms, MP302 ([\d.]+) ms +([\d.]+) ms", shown)
+    assert row is not None
+    one, other, both = map(float, row.groups())
+    assert one + other == pytest.approx(both, abs=0.02)
+    assert one < other

@@ -285,7 +285,8 @@ def _busy(
     among = crowded(work.start_ns, work.end_ns)
     own = sweep(work.start_ns, work.end_ns, ranks[work.category], among)
     busy_ns = union(work.start_ns, work.end_ns).length_ns if len(among) else int(own.sum())
-    cells = _cells(trace, placements, ownership, work, own, window.steps)
+    held = _held(work, own, among)
+    cells = _cells(trace, placements, ownership, work, own, held, window.steps)
     return busy_ns / window.steps, cells, _hidden(work, own, among, window.steps)
 
 
@@ -411,6 +412,7 @@ def _cells(
     ownership: Ownership,
     work: _Work,
     own: Float64,
+    held: Float64,
     steps: int,
 ) -> list[Cell]:
     """Return one cell per (role, op, kernel name, shapes) and verdict; what the profiler itself ran is one
@@ -420,8 +422,8 @@ def _cells(
     list their layers and kernels in that of the cells."""
     strings = (*trace.strings, "")  # row -1 finds the last
     cells = []
-    for own_ns, busy_ns, called, shares, size, code, row, phase, kernel, owner, shape in _merged(
-        trace.kernels, work, own, steps
+    for own_ns, busy_ns, called, shares, size, held_ns, code, row, phase, kernel, owner, shape in _merged(
+        trace.kernels, work, own, held, steps
     ):
         category = CLASSES[code]
         if category == "profiling":
@@ -450,6 +452,7 @@ def _cells(
                 candidates=_candidates(trace, ownership, owner, strings[kernel], category, verdict.precision),
                 bytes_per_step=size if category == "copy" and size > 0 else None,
                 shares_per_step=None if math.isclose(shares, called) else shares,
+                held_ns_per_step=held_ns,
             )
         )
     return sorted(cells, key=_order)
@@ -465,9 +468,12 @@ def _candidates(
     return candidates(trace.ops, ownership, op, kernel, precision)
 
 
-def _merged(table: KernelTable, work: _Work, own: Float64, steps: int) -> Iterable[tuple[Any, ...]]:
-    """Return for each cell its own time, busy time, calls, shares of calls and bytes per step, and its rows:
-    of CLASSES, the verdicts, PHASES, the strings (its name), the ops, and the strings (its shapes)."""
+def _merged(
+    table: KernelTable, work: _Work, own: Float64, held: Float64, steps: int
+) -> Iterable[tuple[Any, ...]]:
+    """Return for each cell its own time, busy time, calls, shares of calls, bytes and `held` time, and
+    its rows: of CLASSES, the verdicts, PHASES, the strings (its name), the ops, and the strings (its
+    shapes)."""
     ours = work.category == CLASSES.index("profiling")
     named = [pick(column, work.rows) for column in (table.op, table.name, table.shapes)]
     if ours.any():
@@ -487,7 +493,8 @@ def _merged(table: KernelTable, work: _Work, own: Float64, steps: int) -> Iterab
     rows = work.rows[first]
     of_work = (work.category[first], work.verdict[first], work.phase[first])
     of_table = (table.name[rows], table.op[rows], table.shapes[rows])
-    columns = (exclusive, busy, calls, shares, moved, *of_work, *of_table)
+    behind = np.bincount(group, held, n) / steps
+    columns = (exclusive, busy, calls, shares, moved, behind, *of_work, *of_table)
     return zip(*(column.tolist() for column in columns), strict=True)
 
 
@@ -507,6 +514,25 @@ def _inputs(trace: Trace, op: int, shapes: str) -> Precision | None:
     found = inputs_precision(trace.ops[op], shapes)
     widened = found == "fp32" and trace.basis == "host" and trace.ops[op].hlo is not None
     return None if found == "unknown" or widened else found
+
+
+def _held(work: _Work, own: Float64, among: Int64) -> Float64:
+    """Return how much of the time of each row lies over communication that goes on when all work over it has
+    ended: the communication ends no earlier without that work."""
+    held = np.zeros(len(own))
+    comm = work.category == CLASSES.index("comm")
+    before = [
+        CLASSES.index(each) for each in CLASSES if _LAST_RANKS.get(each, _COMPUTE_RANK) < _LAST_RANKS["comm"]
+    ]
+    over = among[np.isin(work.category[among], before) & (own[among] > 0)]
+    if not len(over) or not comm.any():
+        return held
+    sent, busy = union(work.start_ns[comm], work.end_ns[comm]), union(work.start_ns[over], work.end_ns[over])
+    goes_on = busy.overlap(sent.end - 1, sent.end) == 0
+    sent = Intervals(sent.start[goes_on], sent.end[goes_on])
+    start, end = work.start_ns[over], work.end_ns[over]
+    held[over] = own[over] * sent.overlap(start, end) / (end - start)
+    return held
 
 
 def _hidden(work: _Work, own: Float64, among: Int64, steps: int) -> dict[Class, float]:

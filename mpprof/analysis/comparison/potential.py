@@ -13,7 +13,8 @@ microseconds, and no step shorter than what the host needs for it. Where the car
 matrix work may take no time at all at the short end.
 
 For a single step it is more: its last launch comes no earlier than it did, and at the long end only that work
-becomes shorter which no launch held up. Shorter kernels before it make longer gaps.
+becomes shorter which no launch held up. Shorter kernels before it make longer gaps. So it is at the long end
+of several steps in which the device waits for launches much of the time.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from mpprof.model.device import DevicePeaks
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, TRANSFORMS, Placement, Precision
 
+LAUNCH_LIMITED_RATIO = 0.15
+"""XProf calls it high: the host then sets the pace of a step."""
 _STAYS: dict[Class, str] = {
     "optimizer": "the optimizer", "comm": "communication", "copy": "copies", "unknown": "unidentified work",
 }  # fmt: skip
@@ -57,15 +60,17 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
     path = account.host_path if account.one_step else None
     floor_ns = account.host_ns if account.host_ns and account.host_ns > sum(shortest) else None
     need_ns = min(max(account.host_ns or 0.0, path.launched_ns if path else 0.0), account.step_ns)
-    felt = min(1.0, path.queued_ns / account.device_ns) if path and account.device_ns > 0 else 1.0
-    slowest_ns = account.step_ns - felt * (account.step_ns - sum(longest))
+    paced = path or (account.host_path if _waits_for_launches(account) else None)
+    felt = min(1.0, paced.queued_ns / account.device_ns) if paced and account.device_ns > 0 else 1.0
+    least_ns = account.step_ns - sum(longest)  # below 0 where 16 bits may take longer, which is felt in full
+    slowest_ns = account.step_ns - least_ns * (felt if least_ns > 0 else 1.0)
     at_least = account.step_ns / max(slowest_ns, need_ns) if account.step_ns > 0 else 1.0
     at_most = account.step_ns / max(sum(shortest), need_ns, FLOOR_NS) if account.step_ns > 0 else 1.0
     could = sum(work.busy_ns for work in works if eligible(work))
     tf32 = sum(work.busy_ns for work in works if eligible(work) and in_tf32(work))
     busy = sum(work.busy_ns for work in works if work.category != "profiling")
     few = ("one profiled step, which may not be representative",) if account.one_step else ()
-    few = ("the host launches no earlier than it did", *few) if path else few
+    few = ("the host launches no earlier than it did", *few) if paced else few
     return AttainableRange(
         low=max(0.0 if atomics else 1.0, min(at_least, at_most)),
         high=max(1.0, at_most),
@@ -81,6 +86,11 @@ def potential(account: Account, peaks: DevicePeaks | None) -> AttainableRange:
             floor_ns,
         ),
     )
+
+
+def _waits_for_launches(account: Account) -> bool:
+    idle_ns = sum(cell.ns_per_step for cell in account.main.cells if cell.category == "idle_launch")
+    return idle_ns >= LAUNCH_LIMITED_RATIO * account.step_ns
 
 
 def _shortest(work: Work, low: float | None) -> float:

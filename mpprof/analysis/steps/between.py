@@ -26,12 +26,13 @@ _WRITES = r"^(Write\w*Summary|(Flush|Create|Close)?SummaryWriter|Create\w*Summar
 _WITH_SUMMARIES = frozenset(("LogicalAnd", "Identity"))
 """Ops that TensorBoard's callback runs to decide whether a summary is due."""
 _VALIDATION = "validation"
+_READING, _WAITING = "reading the logs", "waiting for the device"
+"""Waits for the device are part of the first where something is read. Without, as behind the last step that
+PyTorch's profiler records, they are waits alone."""
 _PLAIN: tuple[tuple[str, str], ...] = (
     ("TensorBoard's summary writer", _WRITES),
-    (
-        "reading the logs",
-        r"^(ReadVariableOp|OptionalHasValue|OptionalGetValue|MemcpyD2H|\w*(Stream|Event|Ctx|Device)Synchronize)$",
-    ),
+    (_READING, r"^(ReadVariableOp|OptionalHasValue|OptionalGetValue|MemcpyD2H)$"),
+    (_WAITING, r"^\w*(Stream|Event|Ctx|Device)Synchronize$"),
     (_VALIDATION, r"^(__inference_)?test_(function|step)(_\d+)?$"),
     ("prediction", r"^(__inference_)?predict_(function|step)(_\d+)?$"),
     ("saving a checkpoint", r"^(Save(V2|Slices)?|MergeV2Checkpoints|ShardedFilename)$"),
@@ -71,6 +72,8 @@ def listed(trace: Trace, window: Window) -> tuple[tuple[Between, ...] | None, st
     writes = any(re.match(_WRITES, one.name) for one in spans)
     for one in spans:
         groups.setdefault(_plain_name(one.name, writes=writes), []).append(one)
+    if _READING in groups:
+        groups[_READING] += groups.pop(_WAITING, [])
     entries = [_entry(name, parts, pauses, scale) for name, parts in groups.items()]
     known = EMPTY
     for one in spans:

@@ -18,6 +18,8 @@ from mpprof.model.quantities import format_bytes, format_ns, format_speedup
 
 LONGEST = 270
 """Characters of the sentence."""
+BESIDE_RATIO = 0.02
+"""What is more of a part than this is in its name."""
 MOST_PARTS, LEAST_RATIO, ENOUGH_RATIO = 3, 0.1, 0.75
 """So many parts are named, of a tenth of the step or more each, until they are three quarters of it."""
 BY_HOST = "the host needs that long for the launches that are left"
@@ -197,10 +199,11 @@ def _parts(left: Parts) -> list[Part]:
         kind = role if role in IDLE_CLASSES else SHOWN_AS.get(role) or _OF_MATRIX_WORK.get(place, role)
         inside = found.setdefault((kind, place in OFF_UNITS), {})
         inside[role] = inside.get(role, 0.0) + ns
-    made = [
-        Part(kind, off, sum(inside.values()), tuple(sorted(inside, key=lambda each: -inside[each])))
-        for (kind, off), inside in found.items()
-    ]
+    made = []
+    for (kind, off), inside in found.items():
+        whole, roles = sum(inside.values()), tuple(sorted(inside, key=lambda each: -inside[each]))
+        notable = tuple(role for role in roles if inside[role] >= BESIDE_RATIO * whole)
+        made.append(Part(kind, off, whole, roles, notable))
     return sorted(made, key=lambda part: -part.ns)
 
 
@@ -215,12 +218,21 @@ def _named(parts: Sequence[Part], whole: float) -> Iterator[Part]:
 
 def _said(view: View, account: Account, part: Part, done: Sequence[Finding]) -> str:
     """Return a part with its time, and why it becomes no shorter."""
-    many = " and other work" if part.kind == "rest" and len(part.classes) > 1 else ""
     reason = why(view, account, part, done)
-    name = "idling" if part.kind == "idle_other" else CLASS_WORDS[part.classes[0]]
+    return f"{format_ns(part.ns)} of {_name(part)}{f' {reason}' if reason else ''}"
+
+
+def _name(part: Part) -> str:
+    """Return what a part is, all of it: by its longest class, and the next that is notable beside it."""
+    if part.kind == "idle_other":
+        return "idling"
+    name = CLASS_WORDS[part.classes[0]]
     if part.kind == "rest" and part.classes[0] == "matmul":
         name = "helpers of matrix work"
-    return f"{format_ns(part.ns)} of {name}{many}{f' {reason}' if reason else ''}"
+    if len(part.notable) < 2:
+        return name
+    beside = "other work" if part.kind == "rest" else CLASS_WORDS[part.notable[1]]
+    return f"{name}, {beside}" if " and " in beside else f"{name} and {beside}"
 
 
 def _unexplained(view: View, after: float) -> str:

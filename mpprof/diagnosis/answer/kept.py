@@ -32,6 +32,8 @@ from mpprof.model.quantities import format_ratio
 
 STATED_RATIO = 0.8
 """A rate is said of a class where shapes state the work of so much of its time."""
+NEARLY_ALL_RATIO = 0.95
+"""What holds for less of a part is said of most of it."""
 LEAST_RATE, LEAST_STREAMING = 0.005, 0.3
 """A lower rate says that shapes state nearly nothing of the work, and that memory does not limit it."""
 NEAR_RATE = 0.9 * LARGE_SHARE
@@ -53,12 +55,14 @@ et al. 2025, arXiv:2501.12084); others run those of 8.x."""
 
 @frozen
 class Part:
-    """Work of one colour in the step. `off`: matrix work off the matrix units."""
+    """Work of one colour in the step, its classes the longest first, and those of them that are `notable`.
+    `off`: matrix work off the matrix units."""
 
     kind: str
     off: bool
     ns: float
     classes: tuple[Class, ...]
+    notable: tuple[Class, ...]
 
     @property
     def key(self) -> str:
@@ -156,13 +160,21 @@ def _type(part: Part, cells: Sequence[Cell], busy: float, *, halved: bool, rated
     if rated:
         return _OPEN
     if wide >= 0.5 * busy:
-        if sum(cell.busy_ns_per_step for cell in cells if is_loss(cell)) >= 0.5 * busy:
-            return "of the loss, in float32"
+        lost = sum(cell.busy_ns_per_step for cell in cells if is_loss(cell))
+        if lost >= 0.5 * busy:
+            return _mostly(min(wide, lost) / busy, "of the loss, in float32")
         if part.classes[0] == "optimizer":
-            return "in float32, as the weights are"
-        return "in float32"
+            return _mostly(wide / busy, "in float32, as the weights are")
+        return _mostly(wide / busy, "in float32")
     narrow = sum(cell.busy_ns_per_step for cell in cells if cell.precision in NARROW)
-    return "in 16 bits already" if narrow >= 0.5 * busy else "usually limited by memory"
+    if narrow >= 0.5 * busy:
+        return _mostly(narrow / busy, "in 16 bits already")
+    return "usually limited by memory"
+
+
+def _mostly(ratio: float, said: str) -> str:
+    """Return what holds for this share of a part."""
+    return said if ratio >= NEARLY_ALL_RATIO else f"mostly {said}"
 
 
 # --- matrix work -------------------------------------------------------------------------------------------
@@ -264,23 +276,25 @@ def _rate(view: View, part: Part, cells: Sequence[Cell], ns: float) -> tuple[flo
         return _NO_RATE
     half = COMPUTE_DTYPES.get(known(view.signals.compute_dtype) or "")
     busy, told = 0.0, 0.0
-    least: dict[BoundBy, float] = {"compute": 0.0, "memory": 0.0}
+    least: dict[BoundBy, float] = {"compute": 0.0, "memory": 0.0}  # of what each bounds
+    whole: dict[BoundBy, float] = {"compute": 0.0, "memory": 0.0}  # of all: what a rate is said of
     for cell in cells:
         busy += cell.busy_ns_per_step
         work = _cost(cell)
-        if cell.category == "matmul" and not work.flops:
-            continue
+        if cell.category == "matmul" and (not work.flops or cell.placement == "not_matmul"):
+            continue  # a helper bears the operations of its product, which another kernel does
         on_units = cell.placement in ACCELERATED or not part.off
         precision: Precision | None = cell.precision if cell.placement in ACCELERATED else half
         rate = peaks.flops_per_s.get(str(precision) if on_units else "fp32_cuda")
-        found = roofline(
-            work.flops if cell.category == "matmul" else None, work.bytes, rate, peaks.bandwidth_bytes_per_s
-        )
+        flops = work.flops if cell.category == "matmul" else None
+        found = roofline(flops, work.bytes, rate, peaks.bandwidth_bytes_per_s)
         if found is not None:
             told += cell.busy_ns_per_step
             least[found[1]] += found[0]
-    ratio = sum(least.values()) / ns
+            whole["compute"] += (roofline(flops, None, rate, None) or (0.0,))[0]
+            whole["memory"] += (roofline(None, work.bytes, None, peaks.bandwidth_bytes_per_s) or (0.0,))[0]
     by: BoundBy = "memory" if least["memory"] > least["compute"] else "compute"
+    ratio = whole[by] / ns
     lowest = LEAST_STREAMING if by == "memory" else LEAST_RATE
     if not busy or told < STATED_RATIO * busy or not lowest <= ratio <= 1:
         return _NO_RATE

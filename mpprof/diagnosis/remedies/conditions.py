@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpprof.analysis.attainable.work import by_atomics
-from mpprof.analysis.breakdown import copies
+from mpprof.analysis.breakdown import communication, copies
 from mpprof.analysis.kernels.op_types import family_of, type_from_name
 from mpprof.analysis.layers import kinds
 from mpprof.analysis.steps import unmarked
@@ -32,6 +32,8 @@ _OF_JAX_GRADIENTS = ("grad", "vjp")
 """What the calls of Python's functions hold where JAX derives: `value_and_grad`, `backward_pass`, `vjp`."""
 MOSTLY_RATIO = 0.9
 """This share of the bytes counts as nearly all: a loss is read through pageable memory beside the batches."""
+FEW_EXCHANGES = 4
+"""Larger buckets make fewer, and one alone begins when the backward pass has ended (our judgement)."""
 MANY_PROGRAMS = 8
 """A training step and the handling of its batch are a few compiled functions; eager JAX compiles one for each
 kind of op (our judgement)."""
@@ -382,6 +384,14 @@ def exchanges_one_by_one(signals: Signals) -> bool:
         "DeepSpeed",
     )
     return signals.named("c10d::allreduce_") and not signals.named(*wrappers)
+
+
+def exchanges_in_few(signals: Signals) -> bool:
+    """Tell whether a step's gradients travel in so few exchanges that each starts late."""
+    sums = [
+        cell for cell in signals.cells if cell.category == "comm" and communication.kind_of(cell) == "reduce"
+    ]
+    return not signals.in_window and 0 < sum(cell.calls_per_step for cell in sums) <= FEW_EXCHANGES
 
 
 def layout_optimizer(signals: Signals) -> bool:

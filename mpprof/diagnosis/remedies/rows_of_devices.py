@@ -61,7 +61,13 @@ DEVICES = (
     Row(
         "MP705", TORCH, "overlap the exchange with the backward pass: larger buckets in DistributedDataParallel",
         "model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
-        unless=(its.exchanges_one_by_one, its.forward_alone), loop=True,
+        unless=(its.exchanges_one_by_one, its.exchanges_in_few, its.forward_alone), loop=True,
+    ),
+    Row(
+        "MP705", TORCH,
+        "begin the exchange earlier in the backward pass: smaller buckets in DistributedDataParallel",
+        "model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=5, gradient_as_bucket_view=True)",
+        when=(its.exchanges_in_few,), unless=(its.exchanges_one_by_one, its.forward_alone), loop=True,
     ),
     Row(
         "MP705", TORCH,

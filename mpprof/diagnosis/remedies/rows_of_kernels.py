@@ -341,5 +341,20 @@ REST = (
         "MP607", ON_TENSORFLOW, "let CUDA place the blocks",
         "TF_GPU_ALLOCATOR=cuda_malloc_async python train.py", vendors=NVIDIA,
     ),
-    Row("MP607", ANY, "batches of one shape: drop the remainder, pad to few lengths"),
+    Row(
+        "MP607", ON_JAX, "let CUDA place the blocks",
+        "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async python train.py", vendors=NVIDIA,
+    ),
+    Row(
+        "MP607", ANY,
+        "try another batch size: a free block is given out whole unless half of it, or 128 MiB, would be left",
+    ),
+    Row(
+        "MP607", ANY, "batches of one shape: drop the remainder, pad to few lengths", case="pieces",
+        where="free memory in small pieces",
+    ),
+    Row(
+        "MP607", ANY, "none needed: most of the allocator's memory is free", case="plenty",
+        where="most of the memory free",
+    ),
 )  # fmt: skip

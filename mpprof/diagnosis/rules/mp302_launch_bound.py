@@ -10,9 +10,10 @@ How we know
     (`idle_launch`). It is judged gap by gap: a driver call that does not return (0.4 ms and more), an op that
     runs on the CPU, or more than 1 ms without any event is not launching. The median duration of a kernel
     tells whether kernels are short (below 20 µs: high confidence) or the host slow for another reason
-    (medium). If the host gets further ahead in the step than the device idled, launches are not too slow, and
-    MP311 (empty queue) counts that time. Where CUDA graphs or command buffers hide the launches, or the trace
-    has no host events, nothing is claimed.
+    (medium). Of several devices it is that of the device that works longest, and the others' stands beside
+    it. If the host gets further ahead in the step than the device idled, launches are not too slow, and MP311
+    (empty queue) counts that time. Where CUDA graphs or command buffers hide the launches, or the trace has
+    no host events, nothing is claimed.
 
 What it costs
     That idle time, less what the profiler itself added to the step (it works at every launch), and less the
@@ -79,6 +80,7 @@ def judge(signals: Signals) -> Outcome:
                 share,
                 launch_waits.SCALE.crossed(share),
             ),
+            *_of_the_others(signals),
             *_counted(calls),
             evidence.ratio("device busy", account.device_ns / signals.whole_ns),
             *((evidence.text("the host waits in mid-step in", evidence.listed(waits)),) if waits else ()),
@@ -87,6 +89,18 @@ def judge(signals: Signals) -> Outcome:
         scale=launch_waits.SCALE,
         claims=claims,
     )
+
+
+def _of_the_others(signals: Signals) -> tuple[Evidence, ...]:
+    """Return how long the other devices wait for launches: the summary is of the one that works most."""
+    others = sorted(each.classes.get("idle_launch", 0.0) for each in signals.devices[1:])
+    if not others:
+        return ()
+    name = "{span} idle for launches on " + (
+        "the other device" if len(others) == 1 else f"the other {len(others)} devices"
+    )
+    least, most = format_ns(others[0]), format_ns(others[-1])
+    return (evidence.text(name, least if least == most else f"{least} to {most}"),)
 
 
 def _short(calls: KernelCalls) -> bool:

@@ -6,7 +6,9 @@ What it means
 
 How we know
     The bytes of the blocks live at the peak beyond what was asked for, and the share of the free memory
-    outside its largest block where little is free.
+    outside its largest block where little is free. With batches of one shape and free memory in one piece,
+    blocks still hold more than was asked for: a free block is given out whole unless half of it, or
+    128 MiB, would be left.
 
 What it costs
     The bytes beyond what was asked for; with a baseline, beyond what is wasted there. At most what the peak
@@ -16,8 +18,8 @@ When to ignore
     When most of the device's memory is free; it is then reported as a note.
 
 Sources
-    XProf's documentation of memory profiles; TensorFlow's BFC allocator gives out a whole block if what
-    would be left of it is smaller than the request and than 128 MiB.
+    XProf's documentation of memory profiles; TensorFlow's and XLA's BFC allocator gives out a whole block if
+    what would be left of it is smaller than the request and than 128 MiB (`BFCAllocator::FindChunkPtr`).
 """
 
 from __future__ import annotations
@@ -58,6 +60,8 @@ def judge(signals: Signals) -> Outcome:
         ),
         severity="warning" if pieces or (share >= LARGE_MEMORY and not plenty) else "info",
         cost_bytes=lost,
+        cases=("pieces",) if pieces else ("plenty",) if plenty else ("",),
+        title=TITLE if pieces else "Blocks hold more memory than was requested",
     )
 
 

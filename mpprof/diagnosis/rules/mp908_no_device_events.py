@@ -6,9 +6,9 @@ What it means
 
 How we know
     The run recorded a GPU, or the trace has calls that launch work; the trace has no device plane with
-    kernels. Where it has ops and no such call, the ops ran on the CPU, and nothing is missing. An export of
-    Nsight Systems has a table of kernels only where CUDA was traced (`nsys profile --trace=cuda`) and at
-    least one kernel ran.
+    kernels, or the host executes programs on more devices than have kernels (a note). Where it has ops and
+    no such call, the ops ran on the CPU, and nothing is missing. An export of Nsight Systems has a table of
+    kernels only where CUDA was traced (`nsys profile --trace=cuda`) and at least one kernel ran.
 
 What it costs
     Every answer about kernels, Tensor Cores and idle time.
@@ -26,6 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpprof.diagnosis.prelude import *
+from mpprof.diagnosis.shared import several_devices
 from mpprof.model.trace import HostKind, Trace
 
 CODE, SLUG, TITLE = "MP908", "no-device-events", "The trace has no GPU events"
@@ -40,7 +41,15 @@ def judge(signals: Signals) -> Outcome:
         return Clear("the account rests on device events")
     missing = trace.missing.get("kernels") if trace.basis == "device" else None
     if trace.basis == "device" and len(trace.kernels) and missing is None:
-        return Clear("the trace has device events")
+        if (unseen := several_devices.unseen_devices(trace)) is None:
+            return Clear("the trace has device events")
+        return Found(
+            summary=unseen,
+            evidence=(evidence.count("kernels in the trace", len(trace.kernels)),),
+            cases=("some",),
+            severity="info",
+            title="The trace has no events of some devices",
+        )
     accelerator = need(signals.accelerator)
     if accelerator == "cpu":
         return NO_GPU

@@ -11,11 +11,14 @@ from mpprof.diagnosis.outcomes import NO_GPU, Claim, NotApplicable, Unable, need
 from mpprof.diagnosis.signals import Signals
 from mpprof.diagnosis.wording import CLASS_WORDS
 from mpprof.model.account import Cell, Class
+from mpprof.model.arrays import distinct
 from mpprof.model.hosts import DeviceLoad
 from mpprof.model.quantities import format_ns, format_speedup
+from mpprof.model.trace import Trace, WorkKind
 
 ALONE = NotApplicable("the run trains on one device")
 ONE_AT_WORK = NotApplicable("only one device is at work in the trace")
+_EXECUTES = "LoadedExecutable::ExecuteHelper"
 _SYNCHRONOUS = "Mirrored"
 """In the names of TensorFlow's strategies whose devices wait for each other in every step."""
 
@@ -31,14 +34,30 @@ def alone(signals: Signals) -> bool:
     return measured is not None and len(measured.devices) < 2
 
 
-def not_applicable(signals: Signals) -> NotApplicable | None:
-    """Return why no rule about several devices applies to the run; None: they do."""
+def not_applicable(signals: Signals) -> NotApplicable | Unable | None:
+    """Return why no rule about several devices applies to the run, or can judge it; None: they do."""
     if signals.on_cpu:
         return NO_GPU
     if not alone(signals):
         return None
     facts = signals.case.run.facts
-    return ALONE if facts is not None and facts.replicas is not None else ONE_AT_WORK
+    if facts is not None and facts.replicas is not None:
+        return ALONE
+    unseen = unseen_devices(signals.case.trace)
+    return ONE_AT_WORK if unseen is None else Unable(unseen)
+
+
+def unseen_devices(trace: Trace | None) -> str | None:
+    """Return that the host executes programs on more devices than the trace has kernels of; None where not.
+    JAX executes a program on each of several devices by a thread of its own."""
+    if trace is None or trace.basis != "device":
+        return None
+    executes = np.array([_EXECUTES in text for text in trace.strings], np.bool_)[trace.host.name]
+    devices = len(distinct(trace.host.thread[executes]))
+    seen = len(distinct(trace.kernels.device[trace.kernels.kind == WorkKind.KERNEL]))
+    if devices < 2 or seen >= devices:
+        return None
+    return f"the host executes programs on {devices} devices, and the trace has kernels of {seen}"
 
 
 def no_strategy(signals: Signals, reason: str) -> NotApplicable | Unable | None:

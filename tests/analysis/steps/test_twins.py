@@ -14,6 +14,8 @@ from mpprof.analysis.layers import attribution
 from mpprof.api import workflows
 from mpprof.model.account import Account
 from tests.builders import keras2
+from tests.builders.windows import HALF
+from tests.traces.kineto import Kineto
 
 US = 1_000.0
 MS = 1_000_000.0
@@ -133,3 +135,15 @@ def test_a_call_of_several_steps_is_divided_by_them(account: Of) -> None:
     assert found.main.steps == 15
     assert found.function_ns == pytest.approx(2.0 * MS)
     assert found.between_ns == pytest.approx(2.0 * MS)
+
+
+def test_a_wait_behind_a_step_reads_no_logs(tmp_path: Path) -> None:
+    """PyTorch's profiler synchronises when it stops: seen as "reading the logs"."""
+    k = Kineto()
+    k.host("user_annotation", "ProfilerStep#1", 0, 1_000)
+    k.launch(HALF, 10, 30, 900)
+    k.host("cuda_runtime", "cudaDeviceSynchronize", 1_010, 14)
+    found = workflows.diagnose(k.write(tmp_path / "w.pt.trace.json"))
+    by_name = {part.name: part.host_ns for part in found.account.between}
+    assert by_name["waiting for the device (cudaDeviceSynchronize)"] == 14_000
+    assert not any("logs" in name for name in by_name)
