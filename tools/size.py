@@ -22,9 +22,9 @@ SAMPLE = "sample_traces/v100-float32-island"
 STATEMENTS = {
     "mpprof": 580,
     "mpprof/analysis": 10_780,
-    "mpprof/api": 1_524,
+    "mpprof/api": 1_520,
     "mpprof/cli": 2_360,
-    "mpprof/diagnosis": 7_910,
+    "mpprof/diagnosis": 7_920,
     "mpprof/forecasts": 2_460,
     "mpprof/launch": 950,
     "mpprof/model": 2_880,
@@ -33,7 +33,7 @@ STATEMENTS = {
     "mpprof/report": 4_080,
     "mpprof/runs": 450,
     "mpprof/store": 1_140,
-    "mpprof/traces": 5_930,
+    "mpprof/traces": 5_940,
     "mpprof/trial": 1_220,
     "dashboards/mpprof_dashboards": 4_650,
 }

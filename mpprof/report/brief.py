@@ -444,7 +444,9 @@ def _warnings(document: Report) -> list[str]:
     doubt = content.time_doubt(time) if time else None
     if document.time is None and document.window is None and why:
         where, colon, what = why.partition(": ")  # of a file its name: a path may take both lines
-        doubt = f"where the step goes is not known: {PurePath(where).name if colon else where}{colon}{what}"
+        doubt = f"{PurePath(where).name if colon else where}{colon}{what}"
+        told = doubt.casefold() in document.answer.sentence.casefold()
+        doubt = None if told else f"where the step goes is not known: {doubt}"
     failed = content.out_of_memory(document)
     ended = [f"training ran out of memory: {failed[0]}; mpprof memory says what to try"] if failed else []
     if not ended and (stopped := content.finding(document, _ENDED_BY_ERROR)) is not None:

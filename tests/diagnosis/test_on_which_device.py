@@ -66,6 +66,20 @@ def test_events_of_another_kind_are_named(tmp_path: Path, category: str, said: s
     assert said in unable(found)["MP908"]
 
 
+def test_a_device_that_is_not_listed_and_whose_events_are_not_read_is_no_cpu(tmp_path: Path) -> None:
+    """As in a trace of an MTIA: no properties of a device, and arrows that lead to its events."""
+    k = Kineto(header={"deviceProperties": []})
+    k.op("aten::mm", 0, 20)
+    k.host("mtia_runtime", "runFunction", 5, 4, correlation=1)
+    k.events.append({"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 1, "pid": 1, "tid": 1, "ts": 6})
+    k.host("mtia_ccp_events", "fc-dtype_Float", 30, 100, tid=7)
+    found = diagnosed(tmp_path, k)
+    assert found.answer.kind == "records"
+    assert found.answer.sentence.startswith("The trace holds no kernels, but events that are not read (mtia_")
+    assert found.answer.do == ""
+    assert found.window is None or found.window.trace_basis == "device"
+
+
 def test_what_waits_in_a_copy_is_no_op_on_the_cpu(tmp_path: Path) -> None:
     found = diagnosed(tmp_path, unmarked.waits_in_a_copy())
     assert len(found.account.steps) == 5

@@ -95,7 +95,7 @@ def _without_cause(view: View) -> str:
         emulated = (each for each in report.findings if each.code == mp806_other_vendor.CODE)
         return cause.to_do(next(emulated, None))
     if view.kind == "records" or (view.kind == "measured" and report.account is None and view.mixed):
-        return cause.one_line(view.signals.advice("record window"))
+        return "" if view.unread else cause.one_line(view.signals.advice("record window"))
     if view.kind == "estimated" and view.signals.half:
         return cause.one_line(view.signals.advice("record other precision"))
     if best is not None and best.gain_ns_per_step and not view.on_cpu and (text := cause.to_do(best)):

@@ -181,6 +181,8 @@ def without_trace(view: View) -> str:
     """Return what records alone tell."""
     if view.step_ns:
         return "no trace was recorded: the step time is known, but not where it goes"
+    if view.unread:
+        return f"{view.unread}: nothing can be judged"
     return "no trace and no step times were recorded: nothing can be judged"
 
 

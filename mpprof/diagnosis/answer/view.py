@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import PurePath
 
 import numpy as np
 
@@ -49,6 +50,14 @@ class View:
         if report.account is None:
             return "records" if report.window is None else "window"
         return "float32" if self.signals.wide else "estimated"
+
+    @property
+    def unread(self) -> str:
+        """Why a trace that there is tells nothing, such as events of a device that are not read; "": else."""
+        if not self.report.run.traces or self.report.window is not None:
+            return ""
+        where, colon, what = self.report.absent.get("time", "").partition(": ")
+        return f"{PurePath(where).name if colon else where}{colon}{what}"
 
     @property
     def on_cpu(self) -> bool:

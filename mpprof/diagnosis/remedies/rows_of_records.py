@@ -237,7 +237,9 @@ VALIDITY = (
         f"{_NO_BUFFERS} python train.py", unless=(its.from_nsys,),
     ),
     Row(
-        "MP912", TORCH, f'{_EXTRA_RUN} without graphs: torch.compile without mode="reduce-overhead"',
+        "MP912", TORCH,
+        f'{_EXTRA_RUN} without graphs: torch.compile without mode="reduce-overhead" (of vLLM enforce_eager=True, '
+        "of SGLang --disable-cuda-graph)",
         "model = torch.compile(model)", unless=(its.from_nsys,),
     ),
     Row("MP912", UNKNOWN | KERAS_ON_TORCH, f"{_EXTRA_RUN} without graphs", unless=(its.from_nsys,)),

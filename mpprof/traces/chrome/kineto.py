@@ -53,6 +53,8 @@ OWN_STEP = "mpprof_step#"
 _ANNOTATIONS = (STEP, OWN_STEP, OPTIMIZER)
 """Annotations by their names: torch 1.8 writes them in the category of its operators."""
 
+ARROWS = frozenset(("ac2g", "async_cpu_to_gpu"))
+"""From a call of the host to what it launched on a device, of whatever kind."""
 COUNTER_RANGES = "cuda_profiler_range"
 """Ranges in which CUPTI counted, in place of recording kernels."""
 _MOST_UNREAD = 64
@@ -132,6 +134,8 @@ class Collected:
     """Long frames of the Python tracer: key of the thread, name, start, duration."""
     unread: dict[str, int] = field(default_factory=dict)
     """Events by category that are of no kind that is read, such as those of another vendor's device."""
+    launches: bool = False
+    """Arrows lead from the host to a device."""
     timeless: int = 0
     negative: int = 0
     unpaired: int = 0
@@ -178,6 +182,8 @@ def collect(events: Iterable[Event]) -> Collected:
                 _memory(found, event)
         elif phase == "M":
             _label(found, event)
+        elif phase == "s":
+            found.launches |= event.get("cat") in ARROWS
         elif phase in ("B", "E"):
             found.unpaired += 1
     add_code(found)

@@ -26,6 +26,7 @@ from mpprof.model.trace import (
 )  # fmt: skip
 from mpprof.traces.chrome import kineto_host as hosts
 from mpprof.traces.chrome.kineto import (
+    ARROWS,
     COUNTER_RANGES,
     Collected,
     clean,
@@ -126,8 +127,9 @@ class _Devices:
     external: Int64  # per kernel: its external id
 
 
-def _cards(header: dict[str, Any], used: list[int]) -> tuple[TraceDevice, ...]:
-    """Return the cards that were used, all that are listed where none was.
+def _cards(header: dict[str, Any], used: list[int], found: Collected) -> tuple[TraceDevice, ...]:
+    """Return the cards that were used, all that are listed where none was; one that is unknown where arrows
+    lead to a device whose events are not read (seen: MTIA).
 
     Where one was used and another one alone is listed, they are the same: a process sees its card as 0.
     """
@@ -135,8 +137,10 @@ def _cards(header: dict[str, Any], used: list[int]) -> tuple[TraceDevice, ...]:
     unlisted = DeviceFacts(kind="gpu", vendor="amd" if is_rocm(header) else "unknown")
     if len(used) == len(facts) == 1:
         unlisted = next(iter(facts.values()))
+    foreign = [0] if found.launches and _others(found) else []
     return tuple(
-        TraceDevice(f"/device:GPU:{one}", one, facts.get(one, unlisted)) for one in used or sorted(facts)
+        TraceDevice(f"/device:GPU:{one}", one, facts.get(one, unlisted))
+        for one in used or sorted(facts) or foreign
     )
 
 
@@ -144,7 +148,7 @@ def _device_side(found: Collected, header: dict[str, Any], zero: int) -> _Device
     """Return the cards, their streams, and what ran there."""
     rows = found.work
     number = np.array(rows.device, np.int64)
-    devices = _cards(header, np.unique(number).tolist())
+    devices = _cards(header, np.unique(number).tolist(), found)
     shown = [card.ordinal for card in devices]
     device = np.searchsorted(np.array(shown, np.int64), number).astype(np.int32)
     of_file = np.array(rows.stream, np.int64)
@@ -254,9 +258,11 @@ def _warnings(found: Collected, kernels: KernelTable, basis: str) -> list[str]:
     return said
 
 
-_OF_NO_DEVICE = frozenset(
-    ("trace", "ac2g", "fwdbwd", "async_cpu_to_gpu", "python_function", "gpu_user_annotation", "")
-)
+_OF_NO_DEVICE = ARROWS | {"trace", "fwdbwd", "python_function", "gpu_user_annotation", ""}
+
+
+def _others(found: Collected) -> list[str]:
+    return sorted(set(found.unread) - _OF_NO_DEVICE)
 
 
 def _other_events(found: Collected) -> str:
@@ -266,7 +272,7 @@ def _other_events(found: Collected) -> str:
             f"the trace holds ranges of hardware counters ({COUNTER_RANGES}) and no kernels: profile once "
             "more without profiler metrics in experimental_config"
         )
-    others = sorted(set(found.unread) - _OF_NO_DEVICE)
+    others = _others(found)
     return f"the trace holds no kernels, but events that are not read ({', '.join(others)})" if others else ""
 
 
