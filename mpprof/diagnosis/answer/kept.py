@@ -192,8 +192,8 @@ def _off(view: View, part: Part, cells: Sequence[Cell]) -> str:
 
 
 def _on(view: View, account: Account, part: Part, cells: Sequence[Cell], done: Sequence[Finding]) -> str:
-    """Return why matrix work on matrix units gets no faster: what most of it shows, else that it is on them;
-    with its rate, and of a rate that large products exceed that nothing here explains it."""
+    """Return why matrix work on matrix units gets no faster: what most of it shows, else that it is on them,
+    which nothing on the card exceeds; with its rate."""
     ratio, by = _rate(view, part, cells, part.ns)
     rate = f"{format_ratio(ratio)} of {'bandwidth' if by == 'memory' else 'peak'}" if ratio else ""
     cause, ns = max(_causes(view, cells, done).items(), key=lambda each: each[1], default=(_OPEN, 0.0))
@@ -204,10 +204,7 @@ def _on(view: View, account: Account, part: Part, cells: Sequence[Cell], done: S
     on = f"on {view.units} already" if now >= ALREADY_RATIO * part.ns else f"then on {view.units}"
     if by == "memory":
         return f"{on}, {_streams(view, ratio)}"
-    if not rate:
-        return on
-    large = view.capability is not None and ratio < NEAR_RATE  # what they reach was measured on such a card
-    return f"{on} ({rate}{_unexplained(view) if large else ''})"
+    return f"{on}, the fastest units{f' ({rate})' if rate else ''}"
 
 
 def _after(cells: Sequence[Cell], done: Sequence[Finding]) -> Iterator[tuple[Cell, float]]:
