@@ -21,10 +21,10 @@ SAMPLE = "sample_traces/v100-float32-island"
 
 STATEMENTS = {
     "mpprof": 580,
-    "mpprof/analysis": 10_780,
+    "mpprof/analysis": 10_810,
     "mpprof/api": 1_520,
     "mpprof/cli": 2_360,
-    "mpprof/diagnosis": 7_930,
+    "mpprof/diagnosis": 7_980,
     "mpprof/forecasts": 2_460,
     "mpprof/launch": 950,
     "mpprof/model": 2_880,
