@@ -79,7 +79,8 @@ def test_the_rate_is_that_of_the_models_products_in_the_time_that_is_left() -> N
     """The operations by the shapes of the recorded layers; those of the sentence are by the kernels'."""
     found = samples.diagnosed(*PAIRS[0])
     left, percent = re.search(
-        r"([\d.]+) ms of matrix work then on Tensor Cores, the fastest units \(([\d.]+) % of peak", found.answer.floor
+        r"([\d.]+) ms of matrix work then on Tensor Cores, the fastest units \(([\d.]+) % of peak",
+        found.answer.floor,
     ).groups()
     flops = model_flops(found.run.model).training * found.run.last_fit.batch_size
     assert float(percent) == pytest.approx(
@@ -227,7 +228,10 @@ def test_what_fused_norms_leave_is_in_16_bits() -> None:
 
 def test_matrix_work_that_a_change_brings_onto_tensor_cores_is_not_there_already() -> None:
     """Of the island's matrix time 10 % is on Tensor Cores."""
-    assert " of matrix work then on Tensor Cores, the fastest units (" in samples.diagnosed("v100-float32-island").answer.floor
+    assert (
+        " of matrix work then on Tensor Cores, the fastest units ("
+        in samples.diagnosed("v100-float32-island").answer.floor
+    )
 
 
 @pytest.mark.parametrize("name", ["a100-tf32-baseline", "v100-convnet", "v100-input-bound"])
