@@ -270,7 +270,10 @@ def _dataset(waits: Waits) -> Any:
 
     kinds = tuple(tf.TensorSpec(each.shape, each.dtype) for each in one_batch())
     found = tf.data.Dataset.from_generator(batches, output_signature=kinds)
-    return found.apply(tf.data.experimental.assert_cardinality(STEPS))
+    # Keras on JAX drops the iterator between epochs, which waits for TensorFlow's autotuner: up to 0.9 s, some times.
+    alone = tf.data.Options()
+    alone.autotune.enabled = False
+    return found.with_options(alone).apply(tf.data.experimental.assert_cardinality(STEPS))
 
 
 def _data_loader(waits: Waits) -> Any:
