@@ -539,7 +539,7 @@ def _finding(
             *(replace(each, name=_worded(each.name, signals)) for each in outcome.evidence),
             *(
                 (evidence.ns("of it while communication goes on, which gains nothing", weighed.held_ns),)
-                if weighed.held_ns >= PAYING_RATIO * signals.whole_ns
+                if weighed.held_ns > PAYING_RATIO * signals.whole_ns
                 else ()
             ),
             *_lines_of_code(weighed.claims, signals),

@@ -121,26 +121,24 @@ _TO_REACH = """() => {
     const shown = e => e.checkVisibility() && !e.disabled && e.tabIndex >= 0 && !e.closest('dialog:not([open])');
     const all = [...document.querySelectorAll('a[href], button, input, select, summary, [tabindex="0"]')];
     window.toReach = new Set(all.filter(shown).filter(e => !e.closest('.modebar')));
-    window.reached = [];
     window.unseen ??= [];
-    window.heard ??= document.addEventListener('focusin', ({ target }) => {
-        if (window.toReach.delete(target)) window.reached.push(target);
-    }) ?? true;
+    window.heard ??= (() => {
+        const look = e => { const s = getComputedStyle(e); return [s.outlineStyle, s.outlineWidth, s.boxShadow, s.borderColor].join(); };
+        const near = on => [on, on.parentElement, on.closest('label, .mantine-MultiSelect-input')].filter(Boolean).map(look).join();
+        let on, focused;
+        document.addEventListener('focusin', ({ target }) => {
+            if (window.toReach.delete(target)) [on, focused] = [target, near(target)];
+        });
+        document.addEventListener('focusout', ({ target }) => {
+            if (on === target && target.isConnected && near(target) === focused) window.unseen.push(target.outerHTML.slice(0, 120));
+        });
+        return true;
+    })();
     document.activeElement?.blur();
 }"""
-# Focus is seen by an outline, a border or a shadow that the element does not have without it. What is looked at has the
-# focus once more: after each key, the look would take longer than the key.
-_REACHED = """() => {
-    const last = document.activeElement;
-    for (const on of window.reached.splice(0)) {
-        const look = e => { const s = getComputedStyle(e); return [s.outlineStyle, s.outlineWidth, s.boxShadow, s.borderColor].join(); };
-        const near = () => [on, on.parentElement, on.closest('label, .mantine-MultiSelect-input')].filter(Boolean).map(look).join();
-        on.focus({ focusVisible: true }); const focused = near(); on.blur();
-        if (focused === near()) window.unseen.push(on.outerHTML.slice(0, 120));
-    }
-    last?.focus({ focusVisible: true });
-    return window.toReach.size;
-}"""
+"""Focus is seen by an outline, a border or a shadow that the element does not have without it. Each element is looked
+at as it takes the focus and as it leaves it, in the page: a look after each key would take longer than the key."""
+_REACHED = "() => window.toReach.size"
 
 
 def test_the_keys_are_shown_walk_the_causes_and_change_the_run(chromium: Any, sample_server: str) -> None:

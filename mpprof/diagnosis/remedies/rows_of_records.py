@@ -239,8 +239,7 @@ VALIDITY = (
     ),
     Row(
         "MP912", TORCH,
-        f'{_EXTRA_RUN} without graphs: torch.compile without mode="reduce-overhead" (of vLLM enforce_eager=True, '
-        "of SGLang --disable-cuda-graph)",
+        f'{_EXTRA_RUN} without graphs: torch.compile without mode="reduce-overhead", vLLM with enforce_eager=True',
         "model = torch.compile(model)", unless=(its.from_nsys,),
     ),
     Row("MP912", UNKNOWN | KERAS_ON_TORCH, f"{_EXTRA_RUN} without graphs", unless=(its.from_nsys,)),
