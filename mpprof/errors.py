@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import PurePath
 from typing import Any
 
 
@@ -31,6 +32,18 @@ class MpprofError(Exception):
         self.what, self.where, self.next = what, where, next
         line = f"{where}: {what}" if where else what
         super().__init__(f"{line}. {next}" if next else line)
+
+
+def with_file_name(line: str) -> str:
+    """Return the line of an error with the name of its file in place of the path, which takes lines."""
+    where, colon, what = line.partition(": ")
+    return f"{PurePath(where).name}{colon}{what}" if colon and is_of_file(line) else line
+
+
+def is_of_file(line: str) -> bool:
+    """Return whether the line of an error begins with the path of a file."""
+    where, colon, _ = line.partition(": ")
+    return bool(colon) and PurePath(where).name != where
 
 
 class UsageError(MpprofError):

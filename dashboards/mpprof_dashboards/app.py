@@ -381,7 +381,9 @@ def _guard(app: dash.Dash, source: RunSource, rendered: Rendered, reach: Reach) 
         partial(_with_headers, security.content_policy(app.csp_hashes(), reach.allow_frames))
     )
     app.server.after_request(Packer())
-    app.server.after_request(WithoutDisk(source.path))  # the last one added is the first to be called
+    app.server.after_request(
+        WithoutDisk(source.path, reach.prefix)
+    )  # the last one added is the first to be called
 
 
 def _one_answer(source: RunSource, answer: Any, environ: Any, start_response: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The server's disk is nobody's business who reads the page: commands name the log directory as LOGDIR."""
+"""Answers of the page name the log directory as LOGDIR, and not where it lies on the server's disk."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ _TYPES = ("text/html", "text/plain", "text/markdown", "text/csv", "application/j
 
 
 class WithoutDisk:
-    """Writes LOGDIR for the path of the log directory in every answer that is made of its runs."""
+    """Writes LOGDIR for the path of the log directory in every answer that is made of its runs.
 
-    def __init__(self, logdir: Path) -> None:
-        paths = {str(path) for path in (logdir.absolute(), logdir.resolve())} - {logdir.anchor}
+    A path that may stand in an address of the page stays: a folder at the root of the disk, such as /runs,
+    and what begins as the addresses below `prefix` do."""
+
+    def __init__(self, logdir: Path, prefix: str = "") -> None:
+        both = {logdir.absolute(), logdir.resolve()}
+        paths = {str(path) for path in both if len(path.parts) > 2 and not _begin_alike(str(path), prefix)}
         forms = {form for path in paths for form in _written(path)}
         known = b"|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
-        self._path = re.compile(rb"(?:" + known + rb")(?![\w.-])") if forms else None
+        self._path = re.compile(rb"(?<![\w.-])(?:" + known + rb")(?![\w.-])") if forms else None
 
     def __call__(self, response: flask.Response) -> flask.Response:
         if self._path is None or "ETag" in response.headers or response.mimetype not in _TYPES:
@@ -31,6 +35,10 @@ class WithoutDisk:
         if self._path.search(body):
             response.set_data(self._path.sub(PLACEHOLDER.encode(), body))
         return response
+
+
+def _begin_alike(path: str, prefix: str) -> bool:
+    return bool(prefix) and (f"{path}/".startswith(f"{prefix}/") or f"{prefix}/".startswith(f"{path}/"))
 
 
 def _written(path: str) -> list[bytes]:

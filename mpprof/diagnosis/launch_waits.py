@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mpprof.analysis.comparison.potential import LAUNCH_LIMITED_RATIO
 from mpprof.analysis.steps import host_waits
 from mpprof.analysis.steps.idle import CALLING, CHECKING, LAUNCHING, LEAVING
 from mpprof.diagnosis.outcomes import Claim, Scale, known
@@ -17,7 +18,7 @@ from mpprof.model.quantities import format_ratio
 OF_THE_LOSS_SCALE = CHECKING[1]
 _PER_LAUNCH = (LAUNCHING[1], CHECKING[1])
 _PER_CALL = (CALLING[1], LEAVING[1])
-SCALE = Scale(info_ratio=0.03, warning_ratio=0.15, error_ratio=0.30, normal=True)
+SCALE = Scale(info_ratio=0.03, warning_ratio=LAUNCH_LIMITED_RATIO, error_ratio=0.30, normal=True)
 """XProf calls 3 % of launch time moderate and 15 % high. Ours is the idle time that launches leave, of which
 a healthy unfused step on a fast card has 3 to 12 %: a mention, and a warning from XProf's "high"."""
 NOTABLE_RATIO = 0.01

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import PurePath
 
 from mpprof.analysis.steps.stalls import BEGINS
 from mpprof.diagnosis.rules import (
@@ -19,6 +18,7 @@ from mpprof.diagnosis.rules import (
     mp705_exposed_communication,
     mp913_ended_by_error,
 )
+from mpprof.errors import with_file_name
 from mpprof.model.account import tells
 from mpprof.model.answer import Answer
 from mpprof.model.device import short_name
@@ -453,8 +453,7 @@ def _warnings(document: Report) -> list[str]:
     time, why = document.time, document.absent.get("time")
     doubt = content.time_doubt(time) if time else None
     if document.time is None and document.window is None and why:
-        where, colon, what = why.partition(": ")  # of a file its name: a path may take both lines
-        doubt = f"{PurePath(where).name if colon else where}{colon}{what}"
+        doubt = with_file_name(why)
         told = doubt.casefold() in document.answer.sentence.casefold()
         doubt = None if told else f"where the step goes is not known: {doubt}"
     failed = content.out_of_memory(document)

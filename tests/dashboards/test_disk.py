@@ -9,8 +9,10 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import quote
 
+import flask
 import pytest
 from mpprof_dashboards import create_app
+from mpprof_dashboards.disk import WithoutDisk
 from mpprof_dashboards.pages import PAGES
 
 from mpprof.api.source import LogDirectory
@@ -62,6 +64,17 @@ def test_a_killed_training_says_how_it_ended(logs: Path) -> None:
     said = drawn(client, "/", "?run=killed&baseline=none")
     assert "mp-state-stopped" in said
     assert "The log does not show the end of the training: it was killed, or still runs." in said
+
+
+@pytest.mark.parametrize(
+    ("logdir", "prefix"), [("/runs", ""), ("/mpprof/runs", "/mpprof"), ("/srv", "/srv/page")]
+)
+def test_a_path_that_may_be_an_address_of_the_page_is_no_path_of_the_disk(logdir: str, prefix: str) -> None:
+    app = flask.Flask("page")
+    app.after_request(WithoutDisk(Path(logdir), prefix))
+    said = f'<a href="{prefix}/runs">Runs</a><link href="{prefix}/assets/mpprof.css">'
+    app.add_url_rule("/", "all", lambda: said)
+    assert app.test_client().get("/").text == said
 
 
 def test_a_folder_whose_name_only_begins_like_it_keeps_its_name(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from mpprof.api import workflows
 from mpprof.model.finding import Diagnosis
 from tests.builders import unmarked
+from tests.paths import SAMPLES
 from tests.traces.kineto import Kineto
 
 
@@ -77,7 +79,18 @@ def test_a_device_that_is_not_listed_and_whose_events_are_not_read_is_no_cpu(tmp
     assert found.answer.kind == "records"
     assert found.answer.sentence.startswith("The trace holds no kernels, but events that are not read (mtia_")
     assert found.answer.do == ""
-    assert found.window is None or found.window.trace_basis == "device"
+    assert found.account is None
+    assert "a CPU" not in str(found.warnings) + found.answer.sentence
+
+
+def test_where_a_trace_is_cut_off_another_window_is_advised(tmp_path: Path) -> None:
+    run = SAMPLES / "v100-convnet-mixed-float16"
+    shutil.copytree(run / "mpprof", tmp_path / "mpprof")
+    cut = tmp_path / "plugins" / "profile" / "now" / "host.xplane.pb"
+    cut.parent.mkdir(parents=True)
+    cut.write_bytes(next(run.rglob("*.xplane.pb")).read_bytes()[:4000])
+    found = workflows.diagnose(workflows.load(tmp_path))
+    assert found.answer.do.startswith("record a profile window")
 
 
 def test_what_waits_in_a_copy_is_no_op_on_the_cpu(tmp_path: Path) -> None:

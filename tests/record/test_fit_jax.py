@@ -13,7 +13,7 @@ import pytest
 from mpprof.store import Records, read_records
 from tests.record import on_demand
 from tests.record.processes import done_on_jax, our_lines
-from tests.record.training import assert_did_all, on_jax
+from tests.record.training import assert_did_all, on_jax, recurrent_on_jax
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.framework
@@ -44,6 +44,12 @@ def records(root: Path) -> Records:
 @pytest.mark.parametrize("kind", ["dense", "convolution"])
 def test_weights_are_the_same_bit_by_bit(answers: Any, kind: str) -> None:
     assert answers["identical"][kind]
+
+
+@pytest.mark.full
+def test_weights_of_a_recurrent_model_are_the_same_bit_by_bit(tmp_path: Path) -> None:
+    assert our_lines(done_on_jax(recurrent_on_jax, tmp_path)) == []
+    assert json.loads((tmp_path / "answers.json").read_text()) == {"recurrent": True}
 
 
 def test_as_nobody_has_set_it_it_does_all_that_it_can(folder: Path) -> None:

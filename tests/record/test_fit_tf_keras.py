@@ -48,6 +48,7 @@ def model(
             layers.BatchNormalization(),
             layers.Flatten(),
         ],
+        "recurrent": lambda: [layers.Reshape((FEATURES // 2, 2)), layers.LSTM(8)],
     }[kind]
     made = tf_keras.Sequential(
         [
@@ -74,7 +75,7 @@ def fit(made: Any, x: Any, y: Any, *callbacks: Any, **more: Any) -> None:
     )
 
 
-def identical(out: Path) -> None:
+def identical(out: Path, kinds: tuple[str, ...] = KINDS) -> None:
     """Whether models train to the same bits with the callback, one of them also as it is when nobody sets it."""
     import tensorflow as tf
     from tensorflow.python.framework import config
@@ -83,7 +84,7 @@ def identical(out: Path) -> None:
     tf.config.experimental.enable_op_determinism()
     x, y = data(70, bad_steps=(3, 20))
     same = {}
-    for kind in KINDS:
+    for kind in kinds:
         as_set = callback(out / kind, profile_steps=(12, 16), hardware=True)
         digests = []
         for callbacks in ([], [as_set], *([by_default(out)] if kind == "convolution" else ())):
@@ -94,6 +95,10 @@ def identical(out: Path) -> None:
         same[kind] = len(set(digests)) == 1
     (out / "same.json").write_text(json.dumps(same))
     config.disable_op_determinism()
+
+
+def recurrent(out: Path) -> None:
+    identical(out, ("recurrent",))
 
 
 def everything(out: Path) -> None:
@@ -240,6 +245,12 @@ def test_weights_of_each_kind_of_model_are_the_same_bit_by_bit(folder: Path, kin
     assert read.facts.deterministic_ops is True
     assert int(read.steps.skipped[read.steps.skipped > 0].sum()) == 4
     assert [window.status for window in read.facts.profile_windows] == ["done"]
+
+
+@pytest.mark.full
+def test_weights_of_a_recurrent_model_are_the_same_bit_by_bit(tmp_path: Path) -> None:
+    assert our_lines(done(tmp_path / "said", recurrent, tmp_path)) == []
+    assert json.loads((tmp_path / "same.json").read_text()) == {"recurrent": True}
 
 
 def test_as_nobody_has_set_it_it_does_all_that_it_can(folder: Path) -> None:

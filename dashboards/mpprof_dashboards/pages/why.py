@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from mpprof.model.source import RunTables
     from mpprof.model.steps import StepTable
 
+Figure = tuple[str, str, str, str]
+
 
 def layout(context: Context) -> list[Any]:
     document = context.report()
@@ -275,9 +277,6 @@ def _chip(document: Report, baseline: str | None) -> html.Span:
     if without_finding.COMPARED in document.clear:
         return html.Span(f"vs {baseline}: differs only in precision", className="mp-chip", id="baseline-chip")
     return html.Span(f"vs {baseline}: comparability not known", className="mp-chip", id="baseline-chip")
-
-
-Figure = tuple[str, str, str, str]
 
 
 def figures(document: Report) -> list[Figure]:

@@ -41,7 +41,7 @@ from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, TRANSFORMS, Placement, Precision
 
 LAUNCH_LIMITED_RATIO = 0.15
-"""XProf calls it high: the host then sets the pace of a step."""
+"""Of a step: XProf calls so much launch time high. The host then sets the pace."""
 _STAYS: dict[Class, str] = {
     "optimizer": "the optimizer", "comm": "communication", "copy": "copies", "unknown": "unidentified work",
 }  # fmt: skip

@@ -11,6 +11,7 @@ from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.leading import BEFORE_COSTS, leads
 from mpprof.diagnosis.rules import mp806_other_vendor
 from mpprof.diagnosis.wording import LONGEST, fit, sentence
+from mpprof.errors import is_of_file
 from mpprof.model.answer import Answer
 from mpprof.model.finding import Diagnosis, Finding
 from mpprof.model.quantities import format_ns, format_ratio, format_speedup
@@ -95,7 +96,8 @@ def _without_cause(view: View) -> str:
         emulated = (each for each in report.findings if each.code == mp806_other_vendor.CODE)
         return cause.to_do(next(emulated, None))
     if view.kind == "records" or (view.kind == "measured" and report.account is None and view.mixed):
-        return "" if view.unread else cause.one_line(view.signals.advice("record window"))
+        again = not view.unread or is_of_file(view.unread)  # of a file that was read, another one is the same
+        return cause.one_line(view.signals.advice("record window")) if again else ""
     if view.kind == "estimated" and view.signals.half:
         return cause.one_line(view.signals.advice("record other precision"))
     if best is not None and best.gain_ns_per_step and not view.on_cpu and (text := cause.to_do(best)):

@@ -10,6 +10,7 @@ from mpprof.diagnosis.answer.view import View
 from mpprof.diagnosis.outcomes import known
 from mpprof.diagnosis.rules import mp301_input_bound, mp305_slow_callbacks, mp902_recompiles
 from mpprof.diagnosis.wording import change
+from mpprof.errors import with_file_name
 from mpprof.model.account import FEW_WORKS, Speedup, tells
 from mpprof.model.quantities import format_count, format_ns, format_ratio, format_speedup
 
@@ -182,7 +183,7 @@ def without_trace(view: View) -> str:
     if view.step_ns:
         return "no trace was recorded: the step time is known, but not where it goes"
     if view.unread:
-        return f"{view.unread}: nothing can be judged"
+        return f"{with_file_name(view.unread)}: nothing can be judged"
     return "no trace and no step times were recorded: nothing can be judged"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import PurePath
 
 import numpy as np
 
@@ -56,8 +55,7 @@ class View:
         """Why a trace that there is tells nothing, such as events of a device that are not read; "": else."""
         if not self.report.run.traces or self.report.window is not None:
             return ""
-        where, colon, what = self.report.absent.get("time", "").partition(": ")
-        return f"{PurePath(where).name if colon else where}{colon}{what}"
+        return self.report.absent.get("time", "")
 
     @property
     def on_cpu(self) -> bool:

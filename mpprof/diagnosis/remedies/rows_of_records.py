@@ -191,7 +191,7 @@ VALIDITY = (
         "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node python train.py", "nsys", vendors=NVIDIA,
     ),
     Row("MP908", ANY, "record again, with the device's kernels", case="nsys", vendors=NOT_NVIDIA),
-    Row("MP908", ANY, "profile fewer steps, so that the events of all devices are kept", case="some"),
+    Row("MP908", ANY, "profile fewer steps: the profiler may then keep the events of all devices", case="some"),
     Row(
         "MP909", ANY, "profile fewer steps (five are enough)", '{recorder}("logs/run", profile_steps=(12, 16))',
         unless=(its.few_steps, its.launched),
