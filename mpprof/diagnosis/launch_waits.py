@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mpprof.analysis.comparison.potential import LAUNCH_LIMITED_RATIO
+from mpprof.analysis.attainable.work import LAUNCH_LIMITED_RATIO
 from mpprof.analysis.steps import host_waits
 from mpprof.analysis.steps.idle import CALLING, CHECKING, LAUNCHING, LEAVING
 from mpprof.diagnosis.outcomes import Claim, Scale, known

@@ -12,6 +12,8 @@ from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, Family, Placement, Precision
 from mpprof.tensors import WIDE
 
+LAUNCH_LIMITED_RATIO = 0.15
+"""Of a step: XProf calls so much launch time high. The host then sets the pace."""
 LAUNCH_BOUND_NS = 5_000.0
 """Kernels below this are bound by launching, ramping up and draining, not by arithmetic or bytes: they do not
 get faster in 16 bits (our judgement; NVIDIA's "Getting Started with CUDA Graphs" has kernels of 2.9 µs on

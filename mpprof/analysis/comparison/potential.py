@@ -29,6 +29,7 @@ from mpprof.analysis.attainable.work import (
     FLOOR_NS,
     HALF_BYTES,
     LAUNCH_BOUND_NS,
+    LAUNCH_LIMITED_RATIO,
     MEMORY_BOUND,
     USUAL_RATIO,
     Work,
@@ -40,8 +41,6 @@ from mpprof.model.device import DevicePeaks
 from mpprof.model.frozen import frozen
 from mpprof.model.kernels import ACCELERATED, TRANSFORMS, Placement, Precision
 
-LAUNCH_LIMITED_RATIO = 0.15
-"""Of a step: XProf calls so much launch time high. The host then sets the pace."""
 _STAYS: dict[Class, str] = {
     "optimizer": "the optimizer", "comm": "communication", "copy": "copies", "unknown": "unidentified work",
 }  # fmt: skip
